@@ -1,0 +1,49 @@
+"""A real browser for the tests that look at pages: chromium, driven by playwright.
+
+A test that needs it asks for the fixture ``browser``. Where there is no browser, the test is
+skipped with a line that says how to get one; on a CI machine (``CI`` is set) it fails instead,
+so that nothing is left out unseen.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",  # no request but ours, so that a test can count requests
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+HOW_TO_GET_ONE = (
+    "no chromium found: install one (Debian, Ubuntu: apt-get install chromium) "
+    "or set CHROMIUM to the path of a chromium or chrome"
+)
+
+
+def find_chromium() -> str | None:
+    """Return the browser named by ``CHROMIUM``, else the first one on ``PATH``, else None."""
+    named = os.environ.get("CHROMIUM")
+    if named:
+        return shutil.which(named)
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    return next(filter(None, map(shutil.which, names)), None)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator["playwright.sync_api.Browser"]:  # noqa: F821
+    """One chromium for all tests; each test opens its own page in it."""
+    path = find_chromium()
+    if path is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(HOW_TO_GET_ONE)
+    from playwright.sync_api import sync_playwright  # slow to import, so only when used
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield chromium
+        chromium.close()

@@ -1,0 +1,5 @@
+"""What every test may ask for."""
+
+from browser import browser
+
+__all__ = ["browser"]
