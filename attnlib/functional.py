@@ -1,0 +1,311 @@
+"""Attention as pure functions of tensors: the equation, and its fast twin."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attnlib.masks import check_mask, to_additive
+
+
+def attention(
+    query: Float[Tensor, "*batch q_len d_head"],
+    key: Float[Tensor, "*batch k_len d_head"],
+    value: Float[Tensor, "*batch k_len d_value"],
+    *,
+    mask: Bool[Tensor, "#b #h #q_len #k_len"] | None = None,
+    bias: Float[Tensor, "#b #h #q_len #k_len"] | None = None,
+    scale: float | None = None,
+) -> tuple[Float[Tensor, "*batch q_len d_value"], Float[Tensor, "*batch q_len k_len"]]:
+    r"""Scaled dot-product attention, with the weights kept for inspection.
+
+    .. math:: \mathrm{softmax}\left(\frac{QK^\top}{\sqrt{d_{head}}} + bias\right) V
+
+    Args:
+        query: What each position is looking for. It may have 2 dimensions, 3 (with a batch) or
+            4 (with a batch and heads); ``key`` and ``value`` then have as many.
+        key: What each position offers.
+        value: What each position hands over once it is chosen.
+        mask: ``True`` where a query may attend to a key; always 4-D. A query that may attend to
+            nothing gets weights and output of exactly 0.
+        bias: Added to the scaled scores, in nats; always 4-D.
+        scale: What the scores are multiplied by; :math:`1/\sqrt{d_{head}}` if left out.
+
+    Returns:
+        ``(output, weights)``. Each row of ``weights`` sums to 1, or to 0 where nothing may be seen.
+
+    Raises:
+        TypeError: If ``mask`` is not boolean, or ``query``, ``key``, ``value`` and ``bias`` are not
+            of one float dtype.
+        ValueError: If a shape or a device does not fit, or a sequence is empty.
+
+    Example:
+        >>> q = k = torch.zeros(2, 4)
+        >>> v = torch.tensor([[1.0], [3.0]])
+        >>> attention(q, k, v)[0].flatten()  # equal scores: the plain average
+        tensor([2., 2.])
+
+    Source:
+        Vaswani et al. 2017, arXiv:1706.03762, equation 1. Checked against
+        ``torch.nn.functional.scaled_dot_product_attention``, forward and gradient.
+    """
+    _check_inputs(query, key, value, mask, bias)
+    n_dims = query.ndim
+    query, key, value = (_to_4d(x) for x in (query, key, value))
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+
+    scores = (query * scale) @ key.mT  # (B, H, Lq, Lk); scaled first: float16 ends at 65504
+    if bias is not None:
+        scores = scores + bias
+    weights = masked_softmax(scores, mask)
+    output = weights @ value  # (B, H, Lq, Dv)
+    return _from_4d(output, n_dims), _from_4d(weights, n_dims)
+
+
+def fused_attention(
+    query: Float[Tensor, "*batch q_len d_head"],
+    key: Float[Tensor, "*batch k_len d_head"],
+    value: Float[Tensor, "*batch k_len d_value"],
+    *,
+    mask: Bool[Tensor, "#b #h #q_len #k_len"] | None = None,
+    bias: Float[Tensor, "#b #h #q_len #k_len"] | None = None,
+    scale: float | None = None,
+) -> Float[Tensor, "*batch q_len d_value"]:
+    r"""The output of :func:`attention`, from PyTorch's fused kernel, which never keeps the weights.
+
+    Same arguments, same errors, same output. A square causal mask is recognised, and PyTorch then
+    skips the future half of the work.
+
+    Args:
+        query: As for :func:`attention`.
+        key: As for :func:`attention`.
+        value: As for :func:`attention`.
+        mask: As for :func:`attention`.
+        bias: As for :func:`attention`.
+        scale: As for :func:`attention`.
+
+    Returns:
+        The weighted average of the values for each query.
+
+    Raises:
+        TypeError: As :func:`attention`.
+        ValueError: As :func:`attention`.
+
+    Example:
+        >>> q = k = torch.zeros(2, 4)
+        >>> v = torch.tensor([[1.0], [3.0]])
+        >>> fused_attention(q, k, v).flatten()
+        tensor([2., 2.])
+
+    Source:
+        ``torch.nn.functional.scaled_dot_product_attention``.
+    """
+    _check_inputs(query, key, value, mask, bias)
+    n_dims = query.ndim
+    query, key, value = (_to_4d(x) for x in (query, key, value))
+
+    is_causal = bias is None and mask is not None and _is_square_causal(mask)
+    if is_causal:
+        added = None
+    elif bias is None or mask is None:
+        added = mask if bias is None else bias
+    else:
+        added = bias + to_additive(mask, bias.dtype)
+    output = F.scaled_dot_product_attention(
+        query, key, value, attn_mask=added, is_causal=is_causal, scale=scale
+    )
+    return _from_4d(output, n_dims)
+
+
+def masked_softmax(
+    scores: Float[Tensor, "*batch q_len k_len"],
+    mask: Bool[Tensor, "*#batch #q_len #k_len"] | None = None,
+) -> Float[Tensor, "*batch q_len k_len"]:
+    r"""Softmax over the keys that the mask allows.
+
+    .. math:: w_{ij} = \frac{m_{ij}\, e^{s_{ij}}}{\sum_k m_{ik}\, e^{s_{ik}}}
+
+    A row in which nothing is allowed has no such average, and gets zeros: no NaN arises on the
+    way, neither forward nor backward. A NaN that was in the scores stays a NaN.
+
+    Args:
+        scores: Scores in nats: a difference of :math:`\ln 2` doubles the weight.
+        mask: ``True`` where a query may attend; anything that broadcasts to the scores.
+
+    Returns:
+        Weights. Each row sums to 1, or to 0 where nothing is allowed.
+
+    Raises:
+        TypeError: If ``mask`` is not boolean.
+        ValueError: If it does not broadcast to the shape of the scores.
+
+    Example:
+        >>> masked_softmax(torch.zeros(1, 4), torch.tensor([[True, True, False, False]]))
+        tensor([[0.5000, 0.5000, 0.0000, 0.0000]])
+    """
+    if mask is None:
+        return scores.softmax(-1)
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask must be torch.bool (True = may attend), got {mask.dtype}")
+    if not _broadcasts(mask.shape, scores.shape):
+        raise ValueError(
+            f"mask of shape {tuple(mask.shape)} does not broadcast to the scores' shape "
+            f"{tuple(scores.shape)}"
+        )
+    sees_something = mask.any(-1, keepdim=True)
+    # A row of nothing but -inf has no softmax. Leave it whole, and multiply it away afterwards.
+    weights = (scores + to_additive(mask | ~sees_something, scores.dtype)).softmax(-1)
+    return weights * sees_something
+
+
+def split_heads(
+    x: Float[Tensor, "batch length width"], n_heads: int
+) -> Float[Tensor, "batch n_heads length d_head"]:
+    """Cut each token's vector into heads, and put the heads before the positions.
+
+    Args:
+        x: One vector for each token; its width is ``n_heads * d_head``.
+        n_heads: Number of heads.
+
+    Returns:
+        Head ``h`` of token ``t`` is ``x[:, t, h * d_head : (h + 1) * d_head]``. It is a view.
+
+    Raises:
+        ValueError: If ``x`` is not 3-D or its width is no multiple of ``n_heads``.
+
+    Example:
+        >>> x = torch.tensor([[[1.0, 2.0, 3.0, 4.0]]])  # one token, two heads of width 2
+        >>> split_heads(x, 2)[0, :, 0]
+        tensor([[1., 2.],
+                [3., 4.]])
+    """
+    if x.ndim != 3:
+        raise ValueError(f"x must be 3-D (batch, length, width), got shape {tuple(x.shape)}")
+    if n_heads < 1 or x.shape[-1] % n_heads:
+        raise ValueError(
+            f"a width of {x.shape[-1]} does not split into n_heads={n_heads} equal heads"
+        )
+    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)  # (B, L, H·Dh) -> (B, H, L, Dh)
+
+
+def merge_heads(
+    x: Float[Tensor, "batch n_heads length d_head"],
+) -> Float[Tensor, "batch length width"]:
+    """Put the heads of each token side by side again: the inverse of :func:`split_heads`.
+
+    Raises:
+        ValueError: If ``x`` is not 4-D.
+
+    Example:
+        >>> x = torch.randn(2, 3, 8)
+        >>> torch.equal(merge_heads(split_heads(x, 4)), x)
+        True
+    """
+    if x.ndim != 4:
+        raise ValueError(f"x must be 4-D (batch, heads, length, d_head), got {tuple(x.shape)}")
+    return x.transpose(1, 2).flatten(2)  # (B, H, L, Dh) -> (B, L, H·Dh)
+
+
+def _is_square_causal(mask: Bool[Tensor, "b h q_len k_len"]) -> bool:
+    """Whether the mask is exactly ``causal_mask(n)``, found out by looking at all of it.
+
+    A matrix is causal if its first rows and columns are, and each entry equals the one a step up
+    its diagonal. Eight booleans are compared at a time, as one integer, where the length allows.
+    """
+    length = mask.shape[-1]
+    if mask.shape != (1, 1, length, length) or mask.device.type != "cpu":
+        return False  # on an accelerator, looking would make the host wait
+    if torch.compiler.is_compiling() or mask[0, 0, 0, -1]:
+        return False  # one look at the corner turns most other masks away
+    seen = mask[0, 0].contiguous()
+    step = 8 if length % 8 == 0 else 1
+    words = seen.view(torch.int64) if step == 8 else seen
+    edge = torch.ones(length, step, dtype=torch.bool).tril()
+    corner_and_below, ones_after = seen[:, :step], seen[:step, step:]
+    return (
+        torch.equal(corner_and_below, edge)
+        and not ones_after.any()
+        and torch.equal(words[step:, 1:], words[:-step, :-1])
+    )
+
+
+def _check_inputs(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, bias: Tensor | None
+) -> None:
+    named = {"query": query, "key": key, "value": value}
+    for name, x in named.items():
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            got = x.dtype if isinstance(x, Tensor) else type(x).__name__
+            raise TypeError(f"{name} must be a float tensor, got {got}")
+    shapes = ", ".join(f"{name} {tuple(x.shape)}" for name, x in named.items())
+    if not 2 <= query.ndim <= 4 or not query.ndim == key.ndim == value.ndim:
+        raise ValueError(
+            f"query, key and value must have the same 2, 3 or 4 dimensions, got {shapes}"
+        )
+    if not query.shape[:-2] == key.shape[:-2] == value.shape[:-2]:
+        raise ValueError(f"query, key and value must agree in batch and heads, got {shapes}")
+    if query.shape[-1] != key.shape[-1]:
+        raise ValueError(
+            f"query and key are compared number by number, so their widths must be equal, got "
+            f"{query.shape[-1]} and {key.shape[-1]}"
+        )
+    if key.shape[-2] != value.shape[-2]:
+        raise ValueError(
+            f"each key hands over one value, so their lengths must be equal, got {key.shape[-2]} "
+            f"keys and {value.shape[-2]} values"
+        )
+    if 0 in (query.shape[-2], key.shape[-2], query.shape[-1]):
+        raise ValueError(f"a sequence of no tokens, or of no width, can't be attended to: {shapes}")
+    _check_same_kind(query, {"key": key, "value": value, "bias": bias})
+    for name, x in {"mask": mask, "bias": bias}.items():
+        if x is not None:
+            check_mask(x) if name == "mask" else _check_bias(x)
+            _check_broadcast(name, x, query, key)
+            if x.device != query.device:
+                raise ValueError(f"{name} is on {x.device}, but query is on {query.device}")
+
+
+def _check_same_kind(query: Tensor, others: dict[str, Tensor | None]) -> None:
+    for name, x in others.items():
+        if x is None:
+            continue
+        if x.dtype != query.dtype:
+            raise TypeError(
+                f"query is {query.dtype}, but {name} is {x.dtype}; convert one of them with .to()"
+            )
+        if x.device != query.device:
+            raise ValueError(f"{name} is on {x.device}, but query is on {query.device}")
+
+
+def _check_bias(bias: Tensor) -> None:
+    if bias.ndim != 4:
+        raise ValueError(
+            f"bias must be 4-D (batch, heads, q_len, k_len), got shape {tuple(bias.shape)}"
+        )
+
+
+def _check_broadcast(name: str, x: Tensor, query: Tensor, key: Tensor) -> None:
+    batch, heads = ((1, 1), (query.shape[0], 1), query.shape[:2])[query.ndim - 2]
+    target = (batch, heads, query.shape[-2], key.shape[-2])
+    if not _broadcasts(x.shape, target):
+        raise ValueError(
+            f"{name} of shape {tuple(x.shape)} does not broadcast to (batch, heads, q_len, k_len) "
+            f"= {target}"
+        )
+
+
+def _broadcasts(shape: torch.Size, target: tuple[int, ...]) -> bool:
+    padded = (1,) * (len(target) - len(shape)) + tuple(shape)
+    return len(padded) == len(target) and all(
+        a in (1, b) for a, b in zip(padded, target, strict=True)
+    )
+
+
+def _to_4d(x: Tensor) -> Float[Tensor, "batch heads length width"]:
+    return x if x.ndim == 4 else x.unsqueeze(1) if x.ndim == 3 else x[None, None]
+
+
+def _from_4d(x: Tensor, n_dims: int) -> Tensor:
+    return x if n_dims == 4 else x.squeeze(1) if n_dims == 3 else x[0, 0]
