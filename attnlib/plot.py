@@ -1,0 +1,231 @@
+"""Pictures of tensors: tensors in, matplotlib Axes out.
+
+The colours stay apart for colour-blind readers (cividis; lines also differ in dash and marker),
+and the background is opaque white, so that a figure can be read on a dark page too.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from jaxtyping import Bool, Float, Shaped
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+COLOURS = "cividis"  # made to look the same with and without red-green blindness
+
+# Okabe and Ito's colours, the ones with enough contrast on white; dash and marker repeat them.
+_LINE_STYLES = (
+    {"color": "#0072B2", "linestyle": "-", "marker": "o"},
+    {"color": "#D55E00", "linestyle": "--", "marker": "s"},
+    {"color": "#000000", "linestyle": "-.", "marker": "^"},
+    {"color": "#AA3377", "linestyle": ":", "marker": "D"},
+    {"color": "#007A5E", "linestyle": (0, (5, 1, 1, 1, 1, 1)), "marker": "v"},
+    {"color": "#8A6D00", "linestyle": (0, (8, 2)), "marker": "P"},
+)
+_MOST_NUMBERS = 12  # in a row; more of them would not be legible
+
+
+def heatmap(
+    values: Shaped[Tensor, "rows columns"],
+    *,
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    limits: tuple[float, float] | None = None,
+    allowed: Bool[Tensor, "rows columns"] | None = None,
+    title: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """Show a matrix as coloured cells, with its numbers where they fit.
+
+    Args:
+        values: Any matrix: attention weights, scores, a mask. A cell of -inf counts as blocked; a
+            NaN is written out, so that it cannot be overlooked.
+        rows: Labels of the rows (the queries of attention weights).
+        columns: Labels of the columns (the keys).
+        limits: The values that get the darkest and the brightest colour; the smallest and the
+            largest of ``values`` if left out. Attention weights want ``(0, 1)``.
+        allowed: ``False`` where a cell is blocked; it is hatched then, whatever its value.
+        title: Written above.
+        ax: Where to draw; a new figure if left out.
+
+    Returns:
+        The Axes that was drawn on.
+
+    Raises:
+        TypeError: If ``values`` is not a tensor.
+        ValueError: If it is not 2-D or is empty, if labels or ``allowed`` do not fit it, or if the
+            two limits are not in order.
+
+    Example:
+        >>> ax = heatmap(torch.eye(2), rows=["a", "b"], columns=["a", "b"], limits=(0, 1))
+        >>> [label.get_text() for label in ax.get_xticklabels()]
+        ['a', 'b']
+    """
+    values = _matrix(values)
+    _check_labels("rows", rows, values.shape[0])
+    _check_labels("columns", columns, values.shape[1])
+    blocked = _blocked(values, allowed)
+    low, high = _limits(values, blocked, limits)
+    side = 0.5 if values.shape[1] <= _MOST_NUMBERS else 0.25  # of a cell, in inches
+    ax = _white(ax, size=(1.8 + side * values.shape[1], 1.2 + side * values.shape[0]))
+
+    shown = values.masked_fill(blocked, math.nan).numpy()
+    image = ax.imshow(shown, cmap=COLOURS, vmin=low, vmax=high, aspect="auto")
+    ax.figure.colorbar(image, ax=ax)
+    _label_ticks(ax, rows, columns, values.shape)
+    _hatch(ax, blocked)
+    _write_numbers(ax, values, blocked, (low, high))
+    ax.set_title(title, parse_math=False)
+    return ax
+
+
+def lines(
+    x: Shaped[Tensor, " points"],
+    series: Mapping[str, Float[Tensor, " points"]],
+    *,
+    x_label: str,
+    y_label: str,
+    title: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw one or more lines over the same x, told apart by colour, dash and marker.
+
+    For logarithmic axes, call ``ax.set_xscale("log", base=2)`` on what comes back.
+
+    Args:
+        x: Where the points are.
+        series: The name of each line and its values, as many as ``x`` has points.
+        x_label: What ``x`` is, with its unit.
+        y_label: What the values are, with their unit.
+        title: Written above.
+        ax: Where to draw; a new figure if left out.
+
+    Returns:
+        The Axes that was drawn on.
+
+    Raises:
+        ValueError: If there is no line or more than six, or a line's length differs from ``x``.
+
+    Example:
+        >>> x = torch.tensor([1.0, 2.0])
+        >>> ax = lines(x, {"twice": 2 * x}, x_label="x", y_label="2x")
+        >>> ax.get_lines()[0].get_label()
+        'twice'
+    """
+    if not 1 <= len(series) <= len(_LINE_STYLES):
+        raise ValueError(
+            f"series must hold 1 to {len(_LINE_STYLES)} lines, got {len(series)}; "
+            "more can't be told apart in one picture"
+        )
+    for name, y in series.items():
+        if x.ndim != 1 or y.shape != x.shape:
+            raise ValueError(
+                f"x and each line must be 1-D and equally long, got x {tuple(x.shape)} and "
+                f"{name!r} {tuple(y.shape)}"
+            )
+    ax = _white(ax, size=(6.0, 3.6))
+    for (name, y), style in zip(series.items(), _LINE_STYLES, strict=False):
+        ax.plot(x.detach().cpu(), y.detach().double().cpu(), label=name, markersize=4, **style)
+    ax.set_xlabel(x_label)
+    ax.set_ylabel(y_label)
+    ax.set_title(title)
+    ax.grid(visible=True, color="#dddddd", linewidth=0.6)
+    ax.spines[["top", "right"]].set_visible(False)
+    if len(series) > 1:
+        ax.legend(frameon=False)
+    return ax
+
+
+def _white(ax: Axes | None, size: tuple[float, float]) -> Axes:
+    if ax is None:
+        from matplotlib import pyplot  # only here: it picks a backend, which may open windows
+
+        _, ax = pyplot.subplots(figsize=size, layout="constrained")
+    ax.figure.set_facecolor("white")
+    ax.set_facecolor("white")
+    return ax
+
+
+def _matrix(values: Tensor) -> Float[Tensor, "rows columns"]:
+    if not isinstance(values, Tensor):
+        got = f"{type(values).__module__}.{type(values).__name__}"
+        raise TypeError(f"values must be a tensor, got {got}; wrap it in torch.as_tensor(...)")
+    if values.ndim != 2 or values.numel() == 0:
+        raise ValueError(
+            f"values must be 2-D (rows, columns) and not empty, got shape {tuple(values.shape)}; "
+            "of 4-D attention weights pick one sequence and one head: weights[0, 0]"
+        )
+    return values.detach().cpu().double()
+
+
+def _check_labels(name: str, labels: Sequence[str] | None, count: int) -> None:
+    if labels is not None and len(labels) != count:
+        raise ValueError(f"{name} has {len(labels)} labels, but values has {count} {name}")
+
+
+def _blocked(values: Tensor, allowed: Tensor | None) -> Bool[Tensor, "rows columns"]:
+    if allowed is None:
+        return values == -math.inf
+    if allowed.dtype != torch.bool or allowed.shape != values.shape:
+        raise ValueError(
+            f"allowed must be torch.bool of shape {tuple(values.shape)}, got {allowed.dtype} "
+            f"{tuple(allowed.shape)}; of a 4-D mask pick one sequence and one head: mask[0, 0]"
+        )
+    return ~allowed.cpu() | (values == -math.inf)
+
+
+def _limits(
+    values: Tensor, blocked: Tensor, limits: tuple[float, float] | None
+) -> tuple[float, float]:
+    if limits is None:
+        seen = values[~blocked & values.isfinite()]
+        return (seen.min().item(), seen.max().item()) if seen.numel() else (0.0, 1.0)
+    low, high = limits
+    if not low < high:
+        raise ValueError(f"limits must be (low, high) with low < high, got ({low}, {high})")
+    return low, high
+
+
+def _label_ticks(
+    ax: Axes, rows: Sequence[str] | None, columns: Sequence[str] | None, shape: tuple[int, int]
+) -> None:
+    for axis, labels, count in ((ax.yaxis, rows, shape[0]), (ax.xaxis, columns, shape[1])):
+        if labels is not None:
+            axis.set_ticks(range(count), labels)
+            for text in axis.get_ticklabels():
+                text.set_parse_math(False)  # a token may be "$": it is text, not a formula
+    if columns is not None and max(map(len, columns)) > 3:
+        ax.tick_params(axis="x", labelrotation=90 if shape[1] > _MOST_NUMBERS else 45)
+    ax.tick_params(length=0)
+
+
+def _hatch(ax: Axes, blocked: Bool[Tensor, "rows columns"]) -> None:
+    for i, j in blocked.nonzero().tolist():
+        corner = (j - 0.5, i - 0.5)
+        ax.add_patch(
+            Rectangle(corner, 1, 1, facecolor="white", edgecolor="#999999", hatch="///", lw=0)
+        )
+
+
+def _write_numbers(ax: Axes, values: Tensor, blocked: Tensor, limits: tuple[float, float]) -> None:
+    low, high = limits
+    fits = values.shape[1] <= _MOST_NUMBERS
+    for i, row in enumerate(values.tolist()):
+        for j, value in enumerate(row):
+            if math.isnan(value):
+                ax.text(j, i, "NaN", ha="center", va="center", color="#B00020", weight="bold")
+            elif fits and not blocked[i, j]:
+                place = (value - low) / (high - low) if high > low else 0.5
+                text = f"{value:.2f}".replace("-0.00", "0.00").replace("-", "−")
+                ink = _ink(colormaps[COLOURS](min(max(place, 0.0), 1.0)))
+                ax.text(j, i, text, ha="center", va="center", color=ink, fontsize=8)
+
+
+def _ink(rgba: tuple[float, ...]) -> str:
+    """Black or white, whichever has the higher contrast on a colour (WCAG 2.1, 1.4.3)."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgba[:3]]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "black" if (luminance + 0.05) ** 2 > 0.05 * 1.05 else "white"

@@ -1,0 +1,175 @@
+"""Pictures are checked by what is drawn on the Axes, and by the colours that come out."""
+
+import io
+import math
+
+import pytest
+import torch
+from matplotlib import colors, pyplot
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from attnlib.plot import heatmap, lines
+
+
+@pytest.fixture
+def ax():
+    return Figure().subplots()
+
+
+def contrast(one, other):
+    """Contrast of two colours by WCAG 2.1, 1 to 21."""
+
+    def luminance(colour):
+        channels = colors.to_rgb(colour)
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+        return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def hatched_cells(ax):
+    """Row and column of each hatched cell."""
+    boxes = [p for p in ax.patches if isinstance(p, Rectangle) and p.get_hatch()]
+    return {(round(box.get_y() + 0.5), round(box.get_x() + 0.5)) for box in boxes}
+
+
+def numbers(ax):
+    """What is written in each cell: {(row, column): text}."""
+    return {(t.get_position()[1], t.get_position()[0]): t.get_text() for t in ax.texts}
+
+
+def test_a_heatmap_puts_each_number_in_its_cell(ax):
+    heatmap(torch.tensor([[0.0, 0.25, 1.0], [-0.5, 0.125, -0.001]]), ax=ax)
+    assert numbers(ax) == {
+        (0, 0): "0.00",
+        (0, 1): "0.25",
+        (0, 2): "1.00",
+        (1, 0): "−0.50",
+        (1, 1): "0.12",
+        (1, 2): "0.00",
+    }
+    assert ax.images[0].get_array().tolist()[0] == [0.0, 0.25, 1.0]
+
+
+def test_rows_run_down_and_columns_run_across(ax):
+    heatmap(torch.zeros(2, 3), rows=["q0", "q1"], columns=["k0", "k1", "k2"], title="w", ax=ax)
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["q0", "q1"]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["k0", "k1", "k2"]
+    assert ax.get_title() == "w"
+
+
+def test_a_blocked_cell_is_hatched_and_has_no_number(ax):
+    allowed = torch.tensor([[True, False], [True, True]])
+    heatmap(torch.tensor([[1.0, 2.0], [-math.inf, 4.0]]), allowed=allowed, ax=ax)
+    assert hatched_cells(ax) == {(0, 1), (1, 0)}
+    assert numbers(ax) == {(0, 0): "1.00", (1, 1): "4.00"}
+    assert ax.images[0].get_clim() == (1.0, 4.0)  # the blocked 2 and -inf set no limit
+
+
+def test_a_nan_is_written_out_even_in_a_blocked_cell(ax):
+    heatmap(torch.tensor([[math.nan, 0.5]]), allowed=torch.tensor([[False, True]]), ax=ax)
+    assert numbers(ax)[0, 0] == "NaN"
+
+
+def test_the_limits_set_the_colours(ax):
+    heatmap(torch.tensor([[0.25, 0.5]]), limits=(0, 1), ax=ax)
+    assert ax.images[0].get_clim() == (0, 1)
+
+
+def test_a_wide_matrix_gets_no_numbers_and_its_twin_does():
+    wide, narrow = (heatmap(torch.zeros(2, n), ax=Figure().subplots()) for n in (13, 12))
+    assert len(wide.texts) == 0
+    assert len(narrow.texts) == 24
+
+
+def test_every_number_can_be_read_on_its_colour(ax):
+    values = torch.linspace(-1, 1, 12)[None]
+    heatmap(values, ax=ax)
+    image = ax.images[0]
+    backgrounds = image.cmap(image.norm(image.get_array()[0]))
+    ratios = [contrast(t.get_color(), b) for t, b in zip(ax.texts, backgrounds, strict=True)]
+    assert len(ratios) == 12
+    assert min(ratios) >= 4.5  # WCAG 2.1 AA
+
+
+def test_the_background_is_opaque_white():
+    made = heatmap(torch.zeros(1, 1))
+    drawn = lines(torch.arange(2), {"y": torch.zeros(2)}, x_label="x", y_label="y")
+    for figure in (made.figure, drawn.figure):
+        assert figure.get_facecolor() == (1, 1, 1, 1)
+        pyplot.close(figure)
+
+
+def test_a_token_with_a_dollar_is_text_and_not_a_formula(ax):
+    heatmap(torch.zeros(1, 2), columns=["$x^", "$$"], title="$\\frac$", ax=ax)
+    ax.figure.savefig(io.BytesIO(), format="png")  # as a formula, "$\frac$" could not be drawn
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["$x^", "$$"]
+
+
+def test_the_gradient_and_a_half_precision_dtype_do_not_matter(ax):
+    heatmap(torch.tensor([[0.5]], dtype=torch.bfloat16, requires_grad=True), ax=ax)
+    assert numbers(ax) == {(0, 0): "0.50"}
+
+
+def test_lines_draw_each_series_under_its_name(ax):
+    x = torch.tensor([1.0, 2.0, 4.0])
+    lines(x, {"up": 2 * x, "down": -x}, x_label="d_k", y_label="nats", title="t", ax=ax)
+    up, down = ax.get_lines()
+    assert up.get_xydata().tolist() == [[1, 2], [2, 4], [4, 8]]
+    assert down.get_ydata().tolist() == [-1, -2, -4]
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["up", "down"]
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("d_k", "nats", "t")
+
+
+def test_lines_differ_in_colour_dash_and_marker_and_stand_out_from_white(ax):
+    x = torch.arange(2.0)
+    lines(x, {str(i): x for i in range(6)}, x_label="x", y_label="y", ax=ax)
+    for kind in ("color", "linestyle", "marker"):
+        looks = {str(getattr(line, f"get_{kind}")()) for line in ax.get_lines()}
+        assert len(looks) >= (6 if kind != "linestyle" else 4), kind
+    assert min(contrast(line.get_color(), "white") for line in ax.get_lines()) >= 3  # WCAG 1.4.11
+
+
+def test_one_line_needs_no_legend(ax):
+    lines(torch.arange(2.0), {"y": torch.zeros(2)}, x_label="x", y_label="y", ax=ax)
+    assert ax.get_legend() is None
+
+
+@pytest.mark.messages
+@pytest.mark.parametrize(
+    ("kwargs", "error", "message"),
+    [
+        ({"values": [[1.0]]}, TypeError, "tensor, got builtins.list; wrap it in torch.as_tensor"),
+        ({"values": torch.zeros(1, 2, 3, 3)}, ValueError, r"got shape \(1, 2, 3, 3\).*weights\["),
+        ({"values": torch.zeros(0, 3)}, ValueError, r"not empty, got shape \(0, 3\)"),
+        ({"rows": ["a"]}, ValueError, "rows has 1 labels, but values has 2 rows"),
+        ({"columns": ["a"]}, ValueError, "columns has 1 labels, but values has 3 columns"),
+        ({"allowed": torch.ones(2, 3)}, ValueError, r"torch.bool of shape \(2, 3\), got torch.fl"),
+        (
+            {"allowed": torch.ones(1, 1, 2, 3).bool()},
+            ValueError,
+            r"got torch.bool \(1, 1, 2, 3\); of a 4-D mask pick .*mask\[0, 0\]",
+        ),
+        ({"limits": (1, 0)}, ValueError, r"low < high, got \(1, 0\)"),
+    ],
+)
+def test_a_heatmap_refuses_what_it_cannot_show(ax, kwargs, error, message):
+    with pytest.raises(error, match=message):
+        heatmap(**{"values": torch.zeros(2, 3), "ax": ax, **kwargs})
+
+
+@pytest.mark.messages
+@pytest.mark.parametrize(
+    ("x", "series", "message"),
+    [
+        (torch.zeros(2), {}, "1 to 6 lines, got 0"),
+        (torch.zeros(2), {str(i): torch.zeros(2) for i in range(7)}, "1 to 6 lines, got 7"),
+        (torch.zeros(2), {"y": torch.zeros(3)}, r"got x \(2,\) and 'y' \(3,\)"),
+        (torch.zeros(2, 2), {"y": torch.zeros(2, 2)}, r"must be 1-D.*got x \(2, 2\)"),
+    ],
+)
+def test_lines_refuse_what_they_cannot_draw(ax, x, series, message):
+    with pytest.raises(ValueError, match=message):
+        lines(x, series, x_label="x", y_label="y", ax=ax)
