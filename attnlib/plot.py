@@ -33,7 +33,7 @@ def heatmap(
     *,
     rows: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
-    limits: tuple[float, float] | None = None,
+    limits: tuple[float | int, float | int] | None = None,
     allowed: Bool[Tensor, "rows columns"] | None = None,
     title: str = "",
     ax: Axes | None = None,
@@ -178,8 +178,8 @@ def _blocked(values: Tensor, allowed: Tensor | None) -> Bool[Tensor, "rows colum
 
 
 def _limits(
-    values: Tensor, blocked: Tensor, limits: tuple[float, float] | None
-) -> tuple[float, float]:
+    values: Tensor, blocked: Tensor, limits: tuple[float | int, float | int] | None
+) -> tuple[float | int, float | int]:
     if limits is None:
         seen = values[~blocked & values.isfinite()]
         return (seen.min().item(), seen.max().item()) if seen.numel() else (0.0, 1.0)
