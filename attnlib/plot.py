@@ -179,14 +179,14 @@ def _blocked(values: Tensor, allowed: Tensor | None) -> Bool[Tensor, "rows colum
 
 def _limits(
     values: Tensor, blocked: Tensor, limits: tuple[float | int, float | int] | None
-) -> tuple[float | int, float | int]:
+) -> tuple[float, float]:
     if limits is None:
         seen = values[~blocked & values.isfinite()]
         return (seen.min().item(), seen.max().item()) if seen.numel() else (0.0, 1.0)
     low, high = limits
     if not low < high:
         raise ValueError(f"limits must be (low, high) with low < high, got ({low}, {high})")
-    return low, high
+    return float(low), float(high)
 
 
 def _label_ticks(
