@@ -1,0 +1,1 @@
+"""Whole Transformers, each a small file over the same blocks."""

@@ -1,0 +1,147 @@
+"""BERT: the encoder alone. Every token sees every other one, on both sides."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from attnlib.layers import EncoderLayer
+from attnlib.positions import LearnedEncoding
+
+
+@dataclass(frozen=True)
+class BertConfig:
+    """The sizes of a BERT; the defaults are those of BERT-base.
+
+    Example:
+        >>> BertConfig(n_layers=2).d_model
+        768
+
+    Source:
+        Devlin et al. 2019, arXiv:1810.04805, section 3.
+    """
+
+    vocab_size: int = 30522
+    d_model: int = 768
+    n_heads: int = 12
+    n_layers: int = 12
+    d_ff: int = 3072
+    max_len: int = 512
+    n_token_types: int = 2  # first or second sentence of a pair
+    dropout: float = 0.1
+    eps: float = 1e-12
+
+
+class Bert(nn.Module):
+    """Turn token ids into one vector for each token, in the light of the whole sequence.
+
+    Args:
+        config: The sizes.
+
+    Example:
+        >>> model = Bert(BertConfig(vocab_size=11, d_model=8, n_heads=2, n_layers=1, d_ff=16))
+        >>> model(torch.tensor([[1, 2, 3]])).shape
+        torch.Size([1, 3, 8])
+
+    Source:
+        Devlin et al. 2019, arXiv:1810.04805. Checked against Hugging Face's ``BertModel``, forward
+        and gradient of every parameter.
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.tokens = nn.Embedding(config.vocab_size, config.d_model)
+        self.token_types = nn.Embedding(config.n_token_types, config.d_model)
+        self.positions = LearnedEncoding(config.d_model, config.max_len)
+        self.norm = nn.LayerNorm(config.d_model, eps=config.eps)
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = nn.ModuleList(
+            EncoderLayer(
+                config.d_model,
+                config.n_heads,
+                config.d_ff,
+                activation=nn.GELU(),
+                dropout=config.dropout,
+                eps=config.eps,
+            )
+            for _ in range(config.n_layers)
+        )
+
+    def forward(
+        self,
+        ids: Int[Tensor, "batch length"],
+        *,
+        token_types: Int[Tensor, "batch length"] | None = None,
+        mask: Bool[Tensor, "#batch #heads #length #length"] | None = None,
+    ) -> Float[Tensor, "batch length d_model"]:
+        """Encode a batch of token ids.
+
+        Args:
+            ids: Token ids.
+            token_types: Which sentence of a pair each token belongs to; 0 if left out.
+            mask: ``True`` where a token may attend; ``padding_mask(lengths, length)`` in a batch
+                of unequal lengths.
+
+        Returns:
+            One vector for each token. Those of padding mean nothing.
+
+        Raises:
+            ValueError: If ``ids`` is not 2-D, or longer than ``max_len``.
+        """
+        if ids.ndim != 2:
+            raise ValueError(f"ids must be (batch, length), got shape {tuple(ids.shape)}")
+        token_types = torch.zeros_like(ids) if token_types is None else token_types
+        x = self.positions(self.tokens(ids) + self.token_types(token_types))
+        x = self.dropout(self.norm(x))
+        for layer in self.layers:
+            x = layer(x, mask=mask)
+        return x
+
+
+def bert_state_from_hugging_face(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Rename the parameters of Hugging Face's ``BertModel`` to those of :class:`Bert`.
+
+    What :class:`Bert` does not have (the pooler, the list of position ids) is left out.
+
+    Args:
+        state: The ``state_dict()`` of a ``BertModel``.
+
+    Returns:
+        A state for ``Bert.load_state_dict``; the tensors are shared, not copied.
+
+    Raises:
+        ValueError: If a name is not one of ``BertModel``'s.
+
+    Example:
+        >>> bert_state_from_hugging_face({"embeddings.LayerNorm.bias": torch.zeros(4)}).keys()
+        dict_keys(['norm.bias'])
+    """
+    ours = {}
+    for name, tensor in state.items():
+        if name.startswith("pooler.") or name == "embeddings.position_ids":
+            continue
+        for theirs, new in _FROM_HUGGING_FACE:
+            name = name.replace(theirs, new)
+        if name.startswith(("embeddings.", "encoder.")):
+            raise ValueError(f"{name} is no parameter of a BertModel that Bert knows")
+        ours[name] = tensor
+    return ours
+
+
+_FROM_HUGGING_FACE = (
+    ("embeddings.word_embeddings.", "tokens."),
+    ("embeddings.token_type_embeddings.", "token_types."),
+    ("embeddings.position_embeddings.weight", "positions.encoding"),
+    ("embeddings.LayerNorm.", "norm."),
+    ("encoder.layer.", "layers."),
+    ("attention.self.query.", "attention.to_query."),
+    ("attention.self.key.", "attention.to_key."),
+    ("attention.self.value.", "attention.to_value."),
+    ("attention.output.dense.", "attention.to_output."),
+    ("attention.output.LayerNorm.", "around_attention.norm."),
+    ("intermediate.dense.", "feed_forward.widen."),
+    ("output.dense.", "feed_forward.narrow."),
+    ("output.LayerNorm.", "around_feed_forward.norm."),
+)

@@ -1,0 +1,71 @@
+"""See the weights that a model really used: recorded from its one real forward pass."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from attnlib.layers import Attend
+
+
+class AttentionMap(NamedTuple):
+    """The weights of one attention layer in one call.
+
+    ``layer`` is the layer's name inside the model; ``weights`` has a row for each query.
+    """
+
+    layer: str
+    weights: Float[Tensor, "batch heads q_len k_len"]
+
+
+@contextmanager
+def record_attention(model: nn.Module) -> Iterator[list[AttentionMap]]:
+    """Record the weights of every attention layer while a model runs.
+
+    The weights come from the forward pass that you run yourself, with its masks and its inputs.
+    While a recorder listens, a layer runs the equation in place of the fused kernel; its output is
+    the same to float precision.
+
+    Args:
+        model: Any module with :class:`~attnlib.layers.MultiHeadAttention` layers inside.
+
+    Yields:
+        A list, filled in the order in which the layers are called. The weights are part of the
+        graph: ``.detach()`` what you keep.
+
+    Raises:
+        ValueError: If the model holds no attention layer of ``attnlib``.
+
+    Example:
+        >>> import torch
+        >>> from attnlib.layers import EncoderLayer
+        >>> layer = EncoderLayer(8, n_heads=2, d_ff=16)
+        >>> with record_attention(layer) as maps:
+        ...     output = layer(torch.randn(1, 5, 8))
+        >>> maps[0].layer, maps[0].weights.shape
+        ('attention', torch.Size([1, 2, 5, 5]))
+    """
+    places = {name: m for name, m in model.named_modules() if isinstance(m, Attend)}
+    if not places:
+        raise ValueError(
+            f"{type(model).__name__} holds no attnlib attention layer, so there is nothing to "
+            "record; build it with attnlib.layers.MultiHeadAttention"
+        )
+    maps: list[AttentionMap] = []
+    listening = []
+    for name, place in places.items():
+        listener = partial(_append, maps, name.removesuffix("attend").removesuffix("."))
+        place.listeners.append(listener)
+        listening.append((place, listener))
+    try:
+        yield maps
+    finally:
+        for place, listener in listening:
+            place.listeners.remove(listener)
+
+
+def _append(maps: list[AttentionMap], layer: str, weights: Tensor) -> None:
+    maps.append(AttentionMap(layer, weights))
