@@ -1,0 +1,152 @@
+"""Run the notebooks of the book and store their outputs: two runs write the same bytes.
+
+    python book/_ext/run_notebooks.py                    every notebook of the book
+    python book/_ext/run_notebooks.py book/qkv.ipynb     only this one
+
+The site shows what is stored here, and nbval compares with it. A notebook saved by hand in
+JupyterLab loses its widgets, so this script is the only thing that writes outputs. A cell that
+raises stops it and shows the traceback, unless the cell has the tag ``raises-exception``.
+"""
+
+import hashlib
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+BOOK = Path(__file__).resolve().parent.parent
+STATE = "application/vnd.jupyter.widget-state+json"
+CELL_TIMEOUT = 300  # seconds
+# The order of the terms of a sum, and so its last bit, depends on the number of threads.
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+RANDOM_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){0,3}(-[0-9a-f]{12})?|[0-9a-f]{6,32}")
+
+
+def source_sha256(nb: nbformat.NotebookNode) -> str:
+    """Return the hash of all code of a notebook: it tells whether the outputs belong to it."""
+    sources = [cell.source for cell in nb.cells if cell.cell_type == "code"]
+    return hashlib.sha256(json.dumps(sources, ensure_ascii=False).encode()).hexdigest()
+
+
+def run(path: Path) -> float:
+    """Execute one notebook and write it back with its outputs.
+
+    Args:
+        path: the notebook.
+
+    Returns:
+        How long its cells took, in seconds, with the start of the kernel.
+
+    Raises:
+        CellExecutionError: if a cell raises that is not tagged ``raises-exception``.
+    """
+    nb = nbformat.read(path, as_version=4)
+    _forget_outputs(nb)
+    start = time.perf_counter()
+    NotebookClient(
+        nb,
+        timeout=CELL_TIMEOUT,
+        kernel_name="python3",
+        record_timing=False,
+        coalesce_streams=True,
+        extra_arguments=["--log-level=ERROR"],
+        resources={"metadata": {"path": str(path.parent)}},
+    ).execute(env={**os.environ, **ONE_THREAD})
+    seconds = time.perf_counter() - start
+    nb = _with_steady_widget_ids(nb, path.stem)
+    _name_cells(nb)
+    _keep_only_needed_metadata(nb)
+    nbformat.validate(nb)
+    text = nbformat.writes(nb, indent=1, ensure_ascii=False) + "\n"
+    path.write_text(text, encoding="utf-8", newline="\n")
+    return seconds
+
+
+def _forget_outputs(nb: nbformat.NotebookNode) -> None:
+    nb.metadata.pop("widgets", None)
+    for cell in nb.cells:
+        cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+
+
+def _with_steady_widget_ids(nb: nbformat.NotebookNode, name: str) -> nbformat.NotebookNode:
+    """Rename widgets, whose ids are random, after the notebook and the order they came in."""
+    if "widgets" not in nb.metadata:
+        return nb
+    state = nb.metadata["widgets"][STATE]["state"]
+    if not state:
+        del nb.metadata["widgets"]
+        return nb
+    new = {old: hashlib.md5(f"{name}:{i}".encode()).hexdigest() for i, old in enumerate(state)}
+    pattern = "|".join(map(re.escape, new))
+    text = re.sub(pattern, lambda match: new[match.group()], json.dumps(nb))
+    return nbformat.from_dict(json.loads(text))
+
+
+def _name_cells(nb: nbformat.NotebookNode) -> None:
+    """Keep ids that a person chose; replace random, missing and repeated ones.
+
+    A new id is made from the text of the cell, so that a cell put in between moves no other id.
+    """
+    taken: set[str] = set()
+    for cell in nb.cells:
+        name = cell.get("id", "")
+        if not name or name in taken or RANDOM_ID.fullmatch(name):
+            name = _new_id(cell, taken)
+        cell["id"] = name
+        taken.add(name)
+
+
+def _new_id(cell: nbformat.NotebookNode, taken: set[str]) -> str:
+    words = re.findall(r"[A-Za-z][A-Za-z0-9]*", cell.source)[:4]
+    base = "-".join([cell.cell_type, *words]).lower()[:40]
+    return next(
+        name
+        for name in (base if i == 1 else f"{base}-{i}" for i in range(1, len(taken) + 2))
+        if name not in taken
+    )
+
+
+def _keep_only_needed_metadata(nb: nbformat.NotebookNode) -> None:
+    """Drop what an editor or a kernel left behind and differs from machine to machine."""
+    kept = {
+        k: v for k, v in nb.metadata.items() if k in ("widgets", "mystnb", "title", "html_meta")
+    }
+    nb.metadata = nbformat.from_dict(
+        {
+            **kept,
+            "attnlib": {"source_sha256": source_sha256(nb)},
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        }
+    )
+    for cell in nb.cells:
+        for key in ("collapsed", "scrolled", "jupyter", "vscode", "jp-MarkdownHeadingCollapsed"):
+            cell.metadata.pop(key, None)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the named notebooks, or all; print the seconds of each; return 1 if one failed."""
+    paths = [Path(a) for a in arguments] or sorted(BOOK.glob("*.ipynb"))
+    failed = False
+    for path in paths:
+        try:
+            print(f"{path.name}: {run(path):.1f} s", flush=True)
+        except CellExecutionError as error:
+            failed = True
+            print(f"{path.name}: FAILED, not written\n{error}", file=sys.stderr, flush=True)
+        except FileNotFoundError:
+            failed = True
+            print(f"{path}: no such notebook", file=sys.stderr, flush=True)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
