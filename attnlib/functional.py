@@ -9,6 +9,10 @@ from torch import Tensor
 
 from attnlib.masks import check_mask, to_additive
 
+# Without an explicit mask, PyTorch's kernel takes a row of NaN scores for one that may see nothing,
+# and hides the NaN, if all keys fit into one vector register (16 floats at most, 32 to be safe).
+_SHORT = 32
+
 
 def attention(
     query: Float[Tensor, "*batch q_len d_head"],
@@ -106,7 +110,10 @@ def fused_attention(
     n_dims = query.ndim
     query, key, value = (_to_4d(x) for x in (query, key, value))
 
-    is_causal = bias is None and mask is not None and _is_square_causal(mask)
+    is_short = key.shape[-2] < _SHORT
+    if mask is None and bias is None and is_short:
+        mask = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=query.device)  # hides nothing
+    is_causal = bias is None and mask is not None and not is_short and _is_square_causal(mask)
     if is_causal:
         added = None
     elif bias is None or mask is None:
@@ -127,8 +134,8 @@ def masked_softmax(
 
     .. math:: w_{ij} = \frac{m_{ij}\, e^{s_{ij}}}{\sum_k m_{ik}\, e^{s_{ik}}}
 
-    A row in which nothing is allowed has no such average, and gets zeros: no NaN arises on the
-    way, neither forward nor backward. A NaN that was in the scores stays a NaN.
+    A row in which nothing is allowed, or every score is -inf, has no such average and gets zeros:
+    no NaN arises on the way, neither forward nor backward. A NaN in the scores stays a NaN.
 
     Args:
         scores: Scores in nats: a difference of :math:`\ln 2` doubles the weight.
@@ -145,19 +152,17 @@ def masked_softmax(
         >>> masked_softmax(torch.zeros(1, 4), torch.tensor([[True, True, False, False]]))
         tensor([[0.5000, 0.5000, 0.0000, 0.0000]])
     """
-    if mask is None:
-        return scores.softmax(-1)
-    if mask.dtype != torch.bool:
-        raise TypeError(f"mask must be torch.bool (True = may attend), got {mask.dtype}")
-    if not _broadcasts(mask.shape, scores.shape):
-        raise ValueError(
-            f"mask of shape {tuple(mask.shape)} does not broadcast to the scores' shape "
-            f"{tuple(scores.shape)}"
-        )
-    sees_something = mask.any(-1, keepdim=True)
-    # A row of nothing but -inf has no softmax. Leave it whole, and multiply it away afterwards.
-    weights = (scores + to_additive(mask | ~sees_something, scores.dtype)).softmax(-1)
-    return weights * sees_something
+    if mask is not None:
+        additive = to_additive(mask, scores.dtype)
+        if not _broadcasts(mask.shape, scores.shape):
+            raise ValueError(
+                f"mask of shape {tuple(mask.shape)} does not broadcast to the scores' shape "
+                f"{tuple(scores.shape)}"
+            )
+        scores = scores + additive  # added, not filled in: NaN - inf is still NaN
+    sees_nothing = (scores == -torch.inf).all(-1, keepdim=True)
+    # A row of nothing but -inf has no softmax: make it one of zeros, then take its weights away.
+    return scores.masked_fill(sees_nothing, 0.0).softmax(-1).masked_fill(sees_nothing, 0.0)
 
 
 def split_heads(
@@ -220,7 +225,7 @@ def _is_square_causal(mask: Bool[Tensor, "b h q_len k_len"]) -> bool:
     if torch.compiler.is_compiling() or mask[0, 0, 0, -1]:
         return False  # one look at the corner turns most other masks away
     seen = mask[0, 0].contiguous()
-    step = 8 if length % 8 == 0 else 1
+    step = 8 if length % 8 == 0 and seen.storage_offset() % 8 == 0 else 1
     words = seen.view(torch.int64) if step == 8 else seen
     edge = torch.ones(length, step, dtype=torch.bool).tril()
     corner_and_below, ones_after = seen[:, :step], seen[:step, step:]
@@ -258,28 +263,41 @@ def _check_inputs(
         )
     if 0 in (query.shape[-2], key.shape[-2], query.shape[-1]):
         raise ValueError(f"a sequence of no tokens, or of no width, can't be attended to: {shapes}")
-    _check_same_kind(query, {"key": key, "value": value, "bias": bias})
-    for name, x in {"mask": mask, "bias": bias}.items():
-        if x is not None:
-            check_mask(x) if name == "mask" else _check_bias(x)
-            _check_broadcast(name, x, query, key)
-            if x.device != query.device:
-                raise ValueError(f"{name} is on {x.device}, but query is on {query.device}")
+    for name, x in {"key": key, "value": value}.items():
+        _check_same_dtype(name, x, query)
+        _check_same_device(name, x, query)
+    if mask is not None:
+        check_mask(mask)
+        _check_same_device("mask", mask, query)
+        _check_broadcast("mask", mask, query, key)
+    if bias is not None:
+        _check_bias(bias)
+        _check_same_dtype("bias", bias, query)
+        _check_same_device("bias", bias, query)
+        _check_broadcast("bias", bias, query, key)
 
 
-def _check_same_kind(query: Tensor, others: dict[str, Tensor | None]) -> None:
-    for name, x in others.items():
-        if x is None:
-            continue
-        if x.dtype != query.dtype:
-            raise TypeError(
-                f"query is {query.dtype}, but {name} is {x.dtype}; convert one of them with .to()"
-            )
-        if x.device != query.device:
-            raise ValueError(f"{name} is on {x.device}, but query is on {query.device}")
+def _check_same_dtype(name: str, x: Tensor, query: Tensor) -> None:
+    if x.dtype != query.dtype and not torch.is_autocast_enabled(query.device.type):
+        raise TypeError(
+            f"query is {query.dtype}, but {name} is {x.dtype}; convert one of them with .to()"
+        )
+
+
+def _check_same_device(name: str, x: Tensor, query: Tensor) -> None:
+    if x.device != query.device:
+        raise ValueError(
+            f"{name} is on {x.device}, but query is on {query.device}; move one of them with .to()"
+        )
 
 
 def _check_bias(bias: Tensor) -> None:
+    if not isinstance(bias, Tensor) or not bias.is_floating_point():
+        got = bias.dtype if isinstance(bias, Tensor) else type(bias).__name__
+        raise TypeError(
+            f"bias must be a float tensor, to be added to the scores, got {got}; what may be "
+            "attended to is said by mask="
+        )
     if bias.ndim != 4:
         raise ValueError(
             f"bias must be 4-D (batch, heads, q_len, k_len), got shape {tuple(bias.shape)}"
