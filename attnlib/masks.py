@@ -31,6 +31,7 @@ def causal_mask(
         Mask of shape (1, 1, q_len, k_len).
 
     Raises:
+        TypeError: If a length is not a whole number.
         ValueError: If a length is not positive or there are fewer keys than queries.
 
     Example:
@@ -67,6 +68,7 @@ def window_mask(
         Mask of shape (1, 1, q_len, k_len).
 
     Raises:
+        TypeError: If a length is not a whole number.
         ValueError: If a length or the dilation is not positive, or the radius is negative.
 
     Example:
@@ -163,7 +165,8 @@ def global_mask(
     Source:
         Beltagy et al. 2020 (Longformer), arXiv:2004.05150, section 3.1.
     """
-    _check_bool(is_global, "is_global", "(batch, k_len)", ndim=2)
+    _check_bool(is_global, "is_global", "convert 0/1 with .bool()")
+    _check_ndim(is_global, "is_global", "(batch, k_len)", 2)
     k_len = is_global.shape[-1]
     first = _first_query(k_len if q_len is None else q_len, k_len)
     return is_global[:, None, None, :] | is_global[:, None, first:, None]
@@ -186,6 +189,7 @@ def random_block_mask(
         Mask of shape (1, 1, length, length).
 
     Raises:
+        TypeError: If a number is not whole.
         ValueError: If a number is not positive, or there are fewer than ``n_blocks`` blocks.
 
     Example:
@@ -263,7 +267,8 @@ def document_mask(
                 [1, 1, 0],
                 [0, 0, 1]], dtype=torch.int32)
     """
-    _check_whole_numbers(documents, "documents", "(batch, k_len)", ndim=2)
+    _check_whole_numbers(documents, "documents", "number the documents 0, 1, 2")
+    _check_ndim(documents, "documents", "(batch, k_len)", 2)
     k_len = documents.shape[-1]
     first = _first_query(k_len if q_len is None else q_len, k_len)
     return (documents[:, first:, None] == documents[:, None, :])[:, None]
@@ -284,21 +289,25 @@ def from_attention_mask(
         Mask of shape (batch, 1, 1, k_len).
 
     Raises:
-        TypeError: If ``keep`` is a float tensor, which may be an additive mask.
+        TypeError: If ``keep`` is no tensor, or a float tensor, which may be an additive mask.
         ValueError: If it is not 2-D or holds anything but 0 and 1.
 
     Example:
         >>> from_attention_mask(torch.tensor([[1, 1, 0]])).flatten().tolist()
         [True, True, False]
     """
-    if keep.dtype != torch.bool:
-        _check_whole_numbers(keep, "attention_mask", "(batch, k_len)", ndim=2)
+    if not isinstance(keep, Tensor) or keep.dtype != torch.bool:
+        _check_whole_numbers(
+            keep,
+            "attention_mask",
+            'tokenizers give one with return_tensors="pt"; numbers to add are read by from_additive',
+        )
         if not ((keep == 0) | (keep == 1)).all():
             raise ValueError(
                 f"attention_mask must hold only 0 (padding) and 1 (keep), got values from "
                 f"{keep.min()} to {keep.max()}; token ids become a mask with ids != pad_id"
             )
-    _check_bool(keep.bool(), "attention_mask", "(batch, k_len)", ndim=2)
+    _check_ndim(keep, "attention_mask", "(batch, k_len)", 2)
     return keep.bool()[:, None, None, :]
 
 
@@ -329,7 +338,10 @@ def from_key_padding_mask(
         >>> from_key_padding_mask(torch.tensor([[False, True]])).flatten().tolist()
         [True, False]
     """
-    _check_bool(ignored, "key_padding_mask", "(batch, k_len)", ndim=2)
+    _check_bool(
+        ignored, "key_padding_mask", "True = ignore; 1 = keep is read by from_attention_mask"
+    )
+    _check_ndim(ignored, "key_padding_mask", "(batch, k_len)", 2)
     return ~ignored[:, None, None, :]
 
 
@@ -369,10 +381,10 @@ def from_torch_attn_mask(
         tensor([[1, 0],
                 [1, 1]], dtype=torch.int32)
     """
+    _check_bool(blocked, "attn_mask", "numbers to add are read by from_additive")
     if blocked.ndim == 2:
-        _check_bool(blocked, "attn_mask", "(q_len, k_len)", ndim=2)
         return ~blocked[None, None]
-    _check_bool(blocked, "attn_mask", "(batch * n_heads, q_len, k_len)", ndim=3)
+    _check_ndim(blocked, "attn_mask", "(batch * n_heads, q_len, k_len), or 2-D (q_len, k_len)", 3)
     _check_positive(n_heads=n_heads)
     if blocked.shape[0] % n_heads:
         raise ValueError(
@@ -430,7 +442,7 @@ def to_additive(
         tensor([[0., -inf],
                 [0., 0.]])
     """
-    _check_bool(mask, "mask", "any shape")
+    _check_bool(mask, "mask", "from a 0/1 mask use mask.bool()")
     if not dtype.is_floating_point:
         raise TypeError(f"dtype must be a float type, which can hold -inf; got {dtype}")
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -torch.inf)
@@ -449,8 +461,8 @@ def from_additive(additive: Float[Tensor, "*shape"]) -> Bool[Tensor, "*shape"]:
         >>> from_additive(torch.tensor([0.0, -1e9, -torch.inf])).tolist()
         [True, False, False]
     """
-    if not additive.is_floating_point():
-        raise TypeError(f"an additive mask is a float tensor, got {additive.dtype}")
+    if not isinstance(additive, Tensor) or not additive.is_floating_point():
+        raise TypeError(f"an additive mask is a float tensor, got {_kind(additive)}")
     allowed, blocked = additive == 0, additive <= -1e4
     if not (allowed | blocked).all():
         raise ValueError(
@@ -520,30 +532,32 @@ def _one_row_per_sequence(mask: Tensor, target: str) -> Bool[Tensor, "batch k_le
 
 def _check_lengths(lengths: Tensor, k_len: int) -> None:
     _check_positive(k_len=k_len)
-    _check_whole_numbers(lengths, "lengths", "(batch,)", ndim=1)
+    _check_whole_numbers(lengths, "lengths", "write torch.tensor([3, 5])")
+    _check_ndim(lengths, "lengths", "(batch,)", 1)
     if ((lengths < 0) | (lengths > k_len)).any():
         raise ValueError(f"lengths must lie in 0..k_len={k_len}, got {lengths.tolist()}")
 
 
 def _check_positive(**sizes: int) -> None:
     for name, size in sizes.items():
+        if isinstance(size, Tensor) or not hasattr(size, "__index__"):
+            raise TypeError(f"{name} must be a whole number, got {type(size).__name__}")
         if size < 1:
             raise ValueError(f"{name} must be 1 or more, got {size}")
 
 
-def _check_whole_numbers(x: Tensor, name: str, shape: str, ndim: int) -> None:
+def _check_whole_numbers(x: Tensor, name: str, advice: str) -> None:
     if not isinstance(x, Tensor) or x.is_floating_point() or x.dtype == torch.bool:
-        got = x.dtype if isinstance(x, Tensor) else type(x).__name__
-        raise TypeError(f"{name} must be a tensor of whole numbers, got {got}")
-    _check_ndim(x, name, shape, ndim)
+        raise TypeError(f"{name} must be a tensor of whole numbers, got {_kind(x)}; {advice}")
 
 
-def _check_bool(x: Tensor, name: str, shape: str, ndim: int | None = None) -> None:
+def _check_bool(x: Tensor, name: str, advice: str) -> None:
     if not isinstance(x, Tensor) or x.dtype != torch.bool:
-        got = x.dtype if isinstance(x, Tensor) else type(x).__name__
-        raise TypeError(f"{name} must be a boolean tensor, got {got}; convert 0/1 with .bool()")
-    if ndim is not None:
-        _check_ndim(x, name, shape, ndim)
+        raise TypeError(f"{name} must be a boolean tensor, got {_kind(x)}; {advice}")
+
+
+def _kind(x: object) -> str:
+    return str(x.dtype) if isinstance(x, Tensor) else type(x).__name__
 
 
 def _check_ndim(x: Tensor, name: str, shape: str, ndim: int) -> None:
