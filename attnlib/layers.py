@@ -60,6 +60,7 @@ class MultiHeadAttention(nn.Module):
         bias: Whether the four projections add a bias vector.
 
     Raises:
+        TypeError: If a size is not a whole number.
         ValueError: If a size is not positive, or ``d_head`` is left out and ``n_heads`` does not
             divide ``d_model``.
 
@@ -141,6 +142,7 @@ class FeedForward(nn.Module):
         activation: The bend; ReLU in the original Transformer, GELU in BERT.
 
     Raises:
+        TypeError: If a width is not a whole number.
         ValueError: If a width is not positive.
 
     Example:
@@ -238,6 +240,10 @@ class EncoderLayer(nn.Module):
         dropout: Probability that a number of a sublayer's output is dropped in training.
         eps: Added to the variance in the normalisations.
 
+    Raises:
+        TypeError: If a size is not a whole number.
+        ValueError: If a size is not positive, or ``n_heads`` does not divide ``d_model``.
+
     Example:
         >>> EncoderLayer(8, n_heads=2, d_ff=32)(torch.randn(1, 5, 8)).shape
         torch.Size([1, 5, 8])
@@ -290,11 +296,15 @@ def _even_share(d_model: int, n_heads: int) -> int:
 
 def _check_positive(**sizes: int) -> None:
     for name, size in sizes.items():
+        if not hasattr(size, "__index__"):
+            raise TypeError(f"{name} must be a whole number, got {size!r}; divide with //")
         if size < 1:
             raise ValueError(f"{name} must be 1 or more, got {size}")
 
 
 def _check_tokens(name: str, x: Tensor, width: int, weight: Tensor) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a float tensor, got {type(x).__name__}")
     if x.ndim != 3 or x.shape[-1] != width:
         raise ValueError(f"{name} must be (batch, length, {width}), got shape {tuple(x.shape)}")
     if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):

@@ -300,7 +300,7 @@ def from_attention_mask(
         _check_whole_numbers(
             keep,
             "attention_mask",
-            'tokenizers give one with return_tensors="pt"; numbers to add are read by from_additive',
+            'tokenizers give it by return_tensors="pt"; numbers to add are read by from_additive',
         )
         if not ((keep == 0) | (keep == 1)).all():
             raise ValueError(

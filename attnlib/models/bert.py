@@ -88,11 +88,17 @@ class Bert(nn.Module):
             One vector for each token. Those of padding mean nothing.
 
         Raises:
-            ValueError: If ``ids`` is not 2-D, or longer than ``max_len``.
+            ValueError: If ``ids`` is not 2-D, empty, or longer than ``max_len``, or
+                ``token_types`` has another shape.
         """
         if ids.ndim != 2:
             raise ValueError(f"ids must be (batch, length), got shape {tuple(ids.shape)}")
         token_types = torch.zeros_like(ids) if token_types is None else token_types
+        if token_types.shape != ids.shape:
+            raise ValueError(
+                f"token_types must say one type for each id, in shape {tuple(ids.shape)}, got "
+                f"shape {tuple(token_types.shape)}"
+            )
         x = self.positions(self.tokens(ids) + self.token_types(token_types))
         x = self.dropout(self.norm(x))
         for layer in self.layers:
@@ -118,30 +124,41 @@ def bert_state_from_hugging_face(state: dict[str, Tensor]) -> dict[str, Tensor]:
         >>> bert_state_from_hugging_face({"embeddings.LayerNorm.bias": torch.zeros(4)}).keys()
         dict_keys(['norm.bias'])
     """
-    ours = {}
-    for name, tensor in state.items():
-        if name.startswith("pooler.") or name == "embeddings.position_ids":
-            continue
-        for theirs, new in _FROM_HUGGING_FACE:
-            name = name.replace(theirs, new)
-        if name.startswith(("embeddings.", "encoder.")):
-            raise ValueError(f"{name} is no parameter of a BertModel that Bert knows")
-        ours[name] = tensor
-    return ours
+    return {
+        _our_name(name): tensor
+        for name, tensor in state.items()
+        if not name.startswith("pooler.") and name != "embeddings.position_ids"
+    }
 
 
-_FROM_HUGGING_FACE = (
-    ("embeddings.word_embeddings.", "tokens."),
-    ("embeddings.token_type_embeddings.", "token_types."),
-    ("embeddings.position_embeddings.weight", "positions.encoding"),
-    ("embeddings.LayerNorm.", "norm."),
-    ("encoder.layer.", "layers."),
-    ("attention.self.query.", "attention.to_query."),
-    ("attention.self.key.", "attention.to_key."),
-    ("attention.self.value.", "attention.to_value."),
-    ("attention.output.dense.", "attention.to_output."),
-    ("attention.output.LayerNorm.", "around_attention.norm."),
-    ("intermediate.dense.", "feed_forward.widen."),
-    ("output.dense.", "feed_forward.narrow."),
-    ("output.LayerNorm.", "around_feed_forward.norm."),
-)
+def _our_name(name: str) -> str:
+    if name in _EMBEDDINGS:
+        return _EMBEDDINGS[name]
+    match name.split(".", 3):  # encoder.layer.3.output.dense.bias
+        case ["encoder", "layer", number, rest]:
+            part, _, weight_or_bias = rest.rpartition(".")
+            if part in _LAYER:
+                return f"layers.{number}.{_LAYER[part]}.{weight_or_bias}"
+    raise ValueError(
+        f"{name} is no parameter of a BertModel that Bert knows; from a model with a head on top "
+        "take the state of its .bert"
+    )
+
+
+_EMBEDDINGS = {
+    "embeddings.word_embeddings.weight": "tokens.weight",
+    "embeddings.token_type_embeddings.weight": "token_types.weight",
+    "embeddings.position_embeddings.weight": "positions.encoding",
+    "embeddings.LayerNorm.weight": "norm.weight",
+    "embeddings.LayerNorm.bias": "norm.bias",
+}
+_LAYER = {
+    "attention.self.query": "attention.to_query",
+    "attention.self.key": "attention.to_key",
+    "attention.self.value": "attention.to_value",
+    "attention.output.dense": "attention.to_output",
+    "attention.output.LayerNorm": "around_attention.norm",
+    "intermediate.dense": "feed_forward.widen",
+    "output.dense": "feed_forward.narrow",
+    "output.LayerNorm": "around_feed_forward.norm",
+}
