@@ -8,6 +8,7 @@ so that nothing is left out unseen.
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -35,15 +36,22 @@ def find_chromium() -> str | None:
     return next(filter(None, map(shutil.which, names)), None)
 
 
+@contextmanager
+def chromium(path: str) -> Iterator["playwright.sync_api.Browser"]:  # noqa: F821
+    """Run the chromium at ``path`` for as long as the block lasts."""
+    from playwright.sync_api import sync_playwright  # slow to import, so only when used
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator["playwright.sync_api.Browser"]:  # noqa: F821
     """One chromium for all tests; each test opens its own page in it."""
     path = find_chromium()
     if path is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(HOW_TO_GET_ONE)
-    from playwright.sync_api import sync_playwright  # slow to import, so only when used
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
-        yield chromium
-        chromium.close()
+    with chromium(path) as running:
+        yield running
