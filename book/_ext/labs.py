@@ -107,13 +107,19 @@ def _write_state(app: Sphinx, page: str, template: str, context: dict, doctree) 
 
 def _share_code(app: Sphinx, entry: dict) -> dict:
     """Move the module of a lab, stored once per instance, to one file for the whole site."""
-    state = {k: v for k, v in entry["state"].items() if k == "_css" or not k.startswith("_")}
+    state = {k: v for k, v in entry["state"].items() if _is_own(k, v)}
     code = entry["state"]["_esm"]
     module = hashlib.sha256(code.encode()).hexdigest()[:16]
     path = Path(app.outdir, "_static", "labs", f"{module}.js")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f'(window.labModules ??= {{}})["{module}"] = {json.dumps(code)};\n', "utf-8")
     return {"module": module, "state": state, "buffers": entry.get("buffers", [])}
+
+
+def _is_own(name: str, value) -> bool:
+    """Tell what the lab itself stores from what ipywidgets adds to every widget."""
+    added = name.startswith("_") or name in ("tabbable", "tooltip")
+    return name == "_css" or not (added or str(value).startswith("IPY_MODEL_"))
 
 
 def _open_lab(writer, node: Lab) -> None:

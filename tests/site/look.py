@@ -1,0 +1,108 @@
+"""Open a page in the browser with every other host blocked, and write down what happens."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import axe_playwright_python
+
+AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text("utf-8")
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+PHONE, SMALL_PHONE, ZOOMED = 390, 320, 640  # CSS pixels; 640 is a 1280 pixel window at 200 %
+
+
+@dataclass
+class Look:
+    """What one page did."""
+
+    requests: list[str] = field(default_factory=list)  # all that were let through
+    foreign: list[str] = field(default_factory=list)  # requests to other hosts, blocked
+    complaints: list[str] = field(default_factory=list)  # console errors, warnings, page errors
+    axe: dict[str, list[str]] = field(default_factory=dict)  # violations, by mode
+    overflow: dict[int, list[str]] = field(default_factory=dict)  # by width: what sticks out
+
+
+def watch(page, home: str) -> Look:
+    """Block other hosts for a page and note what it asks for and complains about."""
+    look = Look()
+
+    def decide(route) -> None:
+        url = route.request.url
+        if url.startswith((home, "data:", "blob:")):
+            look.requests.append(url)
+            route.continue_()
+        else:
+            look.foreign.append(url)
+            route.abort()
+
+    page.route("**/*", decide)
+    page.on("pageerror", lambda error: look.complaints.append(f"page error: {error}"))
+    page.on(
+        "console",
+        lambda line: (
+            line.type in ("error", "warning")
+            and look.complaints.append(f"console {line.type}: {line.text}")
+        ),
+    )
+    return look
+
+
+def settle(page) -> None:
+    """Wait for the labs of a page, if it has any, and for its fonts."""
+    page.wait_for_function(
+        "!document.getElementById('labs') || document.documentElement.dataset.hydrated"
+    )
+    page.evaluate("document.fonts.ready.then(() => true)")
+
+
+def violations(page) -> list[str]:
+    """Run axe on an open page; return what it found, one line a rule."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE)
+    result = page.evaluate("rules => axe.run(document, {runOnly: rules})", RULES)
+    return [
+        f"{found['id']} ({len(found['nodes'])}): {found['nodes'][0]['html'][:200]} "
+        f"{found['nodes'][0]['failureSummary']}"
+        for found in result["violations"]
+    ]
+
+
+def switch_to(page, scheme: str) -> None:
+    """Let the system of the reader change its colours, and wait until the page has followed."""
+    page.emulate_media(color_scheme=scheme)
+    page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=scheme)
+
+
+STICKS_OUT = """() => {
+  const width = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth <= width) return [];
+  return [...document.querySelectorAll("body *")]
+    .filter((e) => e.getBoundingClientRect().right > width + 1)
+    .map((e) => e.outerHTML.slice(0, 120)).slice(0, 5);
+}"""
+
+
+def look_at(browser, home: str, name: str) -> Look:
+    """Open a page and look at it in both colours and on narrow screens."""
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 900},
+        color_scheme="light",
+        reduced_motion="reduce",  # axe must not meet a colour that is on its way to another
+    )
+    try:
+        page = context.new_page()
+        look = watch(page, home)
+        page.goto(home + name, wait_until="load")
+        settle(page)
+        look.axe["light"] = violations(page)
+        switch_to(page, "dark")
+        look.axe["dark"] = violations(page)
+        for width in (ZOOMED, PHONE, SMALL_PHONE):
+            page.set_viewport_size({"width": width, "height": 800})
+            look.overflow[width] = page.evaluate(STICKS_OUT)
+            if width == PHONE:
+                look.axe["phone, dark"] = violations(page)
+                switch_to(page, "light")
+                look.axe["phone, light"] = violations(page)
+        return look
+    finally:
+        context.close()
