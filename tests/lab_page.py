@@ -31,8 +31,10 @@ START = """async ({state, theme}) => {
 
 PAGE = """<!doctype html><html lang="en"><head><title>A lab</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<style>body {margin: 16px; font-family: sans-serif} [data-theme=dark] body {background: #14181e}</style>
-</head><body><main><h1 hidden>A lab</h1></main></body></html>"""
+<style>
+body {margin: 16px; font-family: sans-serif}
+[data-theme=dark] body {color: #ced6dd; background: #14181e}
+</style></head><body><main><h1>A lab</h1></main></body></html>"""
 
 
 def open_lab(browser, lab, *, width=800, theme="light"):

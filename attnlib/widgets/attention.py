@@ -161,7 +161,7 @@ class AttentionLab(Lab):
         value: Float[Tensor, "length d_value"],
         *,
         scaled: bool = True,
-        temperature: float = 1.0,
+        temperature: int | float = 1.0,
         d_k: int | None = None,
         mask_kind: str = "none",
         length: int | None = None,
@@ -254,7 +254,7 @@ class AttentionLab(Lab):
     @traitlets.observe("mask_kind")
     def _start_drawing(self, change: dict) -> None:
         if change["new"] == "drawn" and not self.drawn:
-            self.drawn = self._mask(change["old"])
+            self.drawn = self._mask(change["old"] or "none")  # None while the lab is made
 
     def _mask(self, kind: str) -> Bool[Tensor, "length length"]:
         """Build the boolean matrix that a kind of mask stands for, before anyone misreads it."""

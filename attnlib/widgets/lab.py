@@ -19,6 +19,7 @@ import matplotlib
 import traitlets
 from matplotlib.figure import Figure
 
+Number = int | float
 VIEW = "application/vnd.jupyter.widget-view+json"
 
 
@@ -110,11 +111,11 @@ class Choice(traitlets.TraitType):
 class Range(traitlets.TraitType):
     """A number between two ends; whole if both ends are. The ends may depend on the lab."""
 
-    def __init__(self, ends: Callable[[Lab], tuple[float, float]], default: float) -> None:
+    def __init__(self, ends: Callable[[Lab], tuple[Number, Number]], default: Number) -> None:
         super().__init__(default)
         self.ends = ends
 
-    def validate(self, lab: Lab, value: object) -> float:
+    def validate(self, lab: Lab, value: object) -> Number:
         """Refuse a value of another kind or beyond the ends."""
         low, high = self.ends(lab)
         whole = isinstance(low, int) and isinstance(high, int)
