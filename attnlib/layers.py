@@ -20,6 +20,9 @@ class Attend(nn.Module):
         super().__init__()
         self.listeners: list[Callable[[Tensor], None]] = []
 
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"listeners": []}  # who listens to this layer does not to its copies
+
     def forward(
         self,
         query: Float[Tensor, "batch heads q_len d_head"],
