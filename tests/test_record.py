@@ -157,7 +157,8 @@ def test_a_failure_inside_ends_the_recording():
             model(ids())
             raise KeyError
 
-    pytest.raises(KeyError, fail)
+    with pytest.raises(KeyError):
+        fail()
     model(ids())
     assert len(kept[0]) == 2
 
