@@ -19,17 +19,16 @@ function number(x) {
   if (Number.isNaN(x)) return "–";
   const size = Math.abs(x);
   const decimals = size < 9.995 ? 2 : size < 99.95 ? 1 : 0;
-  const digits = size < 9999.5 ? size.toFixed(decimals) : size.toExponential(0);
-  const text = size === Infinity ? "∞" : digits.replace("e+", "e");
+  const digits = size < 9999.5 ? size.toFixed(decimals) : size.toExponential(0).replace("e+", "e");
+  const text = size === Infinity ? "∞" : digits;
   return x < 0 && text !== "0.00" ? "−" + text : text;
 }
 
 /** Number the tokens that occur more than once: "the", "the" become "the₁", "the₂". */
 function named(tokens) {
-  const seen = {};
-  return tokens.map((token) => {
-    const count = (seen["$" + token] = (seen["$" + token] ?? 0) + 1);
-    if (tokens.filter((other) => other === token).length < 2) return token;
+  return tokens.map((token, i) => {
+    if (tokens.indexOf(token) === tokens.lastIndexOf(token)) return token;
+    const count = tokens.slice(0, i + 1).filter((other) => other === token).length;
     return token + [...String(count)].map((digit) => "₀₁₂₃₄₅₆₇₈₉"[digit]).join("");
   });
 }
@@ -45,134 +44,142 @@ function colour(place) {
   const at = Math.min(Math.max(place, 0), 1) * (RAMP.length - 1);
   const i = Math.min(Math.floor(at), RAMP.length - 2);
   const rgb = RAMP[i].map((from, c) => Math.round(from + (at - i) * (RAMP[i + 1][c] - from)));
-  const [r, g, b] = rgb.map((c) => (c / 255 <= 0.04045 ? c / 3294.6 : ((c / 255 + 0.055) / 1.055) ** 2.4));
-  const bright = 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179;
-  return [`rgb(${rgb})`, bright ? "#000" : "#fff"];
+  const light = rgb.map((c) => c / 255)
+    .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+  const luminance = 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2];
+  return [`rgb(${rgb})`, luminance > 0.179 ? "#000" : "#fff"];
 }
 
 /** A table of numbers that is built once; later only the cells that changed are written. */
 class Matrix {
   /** `cell`: width that a number needs, in rem. `more` names columns of plain numbers behind the
-      others. `onToggle(row, column)` turns the cells into buttons. `onRow(row)` hears of a click. */
+      others, `foot` a last row of them. `onToggle(row, column)` turns the cells into buttons.
+      `onRow(row)` hears of a click on a row. */
   constructor({ title, rows, columns, cell = 2.15, more = [], foot = "", onToggle, onRow }) {
     this.note = make("span");
-    this.cells = [];
-    const head = make("tr", {}, make("td"));
-    columns.forEach((name) => head.append(make("th", { scope: "col", title: name }, make("span", {}, name))));
-    more.forEach((name) => head.append(make("th", { scope: "col", class: "lab-more" }, make("span", {}, name))));
-    const body = make("tbody");
-    this.rows = rows.map((name) => this.line(body, name, columns, more, onToggle));
+    const head = make("tr", {}, make("td"), ...columns.map((name) => header("col", name)),
+      ...more.map((name) => header("col", name)));
+    this.body = make("tbody");
+    this.lines = rows.map((name) => this.line(name, columns, more, onToggle));
     if (foot) {
-      this.foot = this.line(body, foot, columns, []);
-      this.feet = this.cells.pop();
-      this.foot.className = "lab-foot";
-      more.forEach(() => this.foot.append(make("td")));
+      this.foot = this.line(foot, columns, more);
+      this.foot.row.className = "lab-foot";
     }
     const caption = make("caption", {}, make("strong", {}, title), " ", this.note);
-    const table = make("table", {}, caption, make("thead", {}, head), body);
+    const table = make("table", {}, caption, make("thead", {}, head), this.body);
     const longest = Math.max(...columns.map((name) => name.length));
     const count = columns.length + more.length;
-    if (longest > 2) table.className = longest > 7 || count > 7 ? "lab-upright" : "lab-words";
-    this.node = make("div", { class: "lab-matrix", style: `--lab-cells: ${count * cell}rem` }, table);
-    if (onRow) {
-      table.classList.add("lab-picks");
-      table.addEventListener("click", (event) => {
-        const row = this.rows.indexOf(event.target.closest("tr"));
-        if (row >= 0 && !event.target.closest("button")) onRow(row);
-      });
-    }
+    if (longest > 2) table.className = longest > 6 || count > 7 ? "lab-upright" : "lab-words";
+    const style = `--lab-cells: ${count * cell}rem`;
+    this.node = make("div", { class: "lab-matrix", style }, table);
+    table.addEventListener("click", ({ target }) => {
+      const row = this.lines.findIndex((line) => line.row.contains(target));
+      if (row >= 0 && !target.closest("button")) onRow?.(row);
+    });
     if (onToggle) this.rove(onToggle);
     this.watch(title);
   }
 
-  line(body, name, columns, more, onToggle) {
-    const row = make("tr", {}, make("th", { scope: "row", title: name }, make("span", {}, name)));
-    this.cells.push(
-      [...columns, ...more].map((_, j) => {
-        const button = onToggle && make("button", { type: "button", tabindex: -1 });
-        const cell = make("td", j < columns.length ? {} : { class: "lab-more" }, button || "");
-        row.append(cell);
-        return { node: button || cell };
-      }),
-    );
-    body.append(row);
-    return row;
+  line(name, columns, more, onToggle) {
+    const row = make("tr", {}, header("row", name));
+    const cells = [...columns, ...more].map((_, j) => {
+      const button = onToggle && make("button", { type: "button", tabindex: -1 });
+      const cell = make("td", j < columns.length ? {} : { class: "lab-more" }, button || "");
+      row.append(cell);
+      return { node: button || cell };
+    });
+    this.body.append(row);
+    return { row, cells };
   }
 
   /** One tab stop for all the buttons; the arrow keys move within. */
   rove(onToggle) {
-    const [rows, columns] = [this.cells.length, this.cells[0].length];
+    const buttons = this.lines.map((line) => line.cells.map((cell) => cell.node));
+    const [lastRow, lastColumn] = [buttons.length - 1, buttons[0].length - 1];
     let [row, column] = [0, 0];
-    const go = (i, j, focus) => {
-      this.cells[row][column].node.tabIndex = -1;
-      [row, column] = [Math.min(Math.max(i, 0), rows - 1), Math.min(Math.max(j, 0), columns - 1)];
-      this.cells[row][column].node.tabIndex = 0;
-      if (focus) this.cells[row][column].node.focus();
+    const go = (i, j) => {
+      buttons[row][column].tabIndex = -1;
+      [row, column] = [Math.min(Math.max(i, 0), lastRow), Math.min(Math.max(j, 0), lastColumn)];
+      buttons[row][column].tabIndex = 0;
     };
     go(0, 0);
-    this.cells.forEach((line, i) => line.forEach(({ node }, j) => {
-      node.addEventListener("click", () => { go(i, j); onToggle(i, j); });
+    buttons.forEach((line, i) => line.forEach((button, j) => {
+      button.addEventListener("click", () => { go(i, j); onToggle(i, j); });
     }));
-    this.node.addEventListener("keydown", (event) => {
+    this.body.addEventListener("keydown", (event) => {
       const to = {
         ArrowUp: [row - 1, column], ArrowDown: [row + 1, column],
         ArrowLeft: [row, column - 1], ArrowRight: [row, column + 1],
-        Home: [row, 0], End: [row, columns - 1],
+        Home: [row, 0], End: [row, lastColumn],
       }[event.key];
       if (!to || event.ctrlKey || event.metaKey || event.altKey) return;
       event.preventDefault();
       event.stopPropagation(); // a notebook would move to the next cell
-      go(...to, true);
+      go(...to);
+      buttons[row][column].focus();
     });
   }
 
   /** A matrix that is too wide scrolls by itself, and then the keyboard must reach it. */
   watch(title) {
+    const how = { tabindex: 0, role: "region", "aria-label": `${title}, scrolls sideways` };
     new ResizeObserver(() => {
       const wide = this.node.scrollWidth > this.node.clientWidth;
-      const wanted = wide ? { tabindex: 0, role: "region", "aria-label": title + ", scrolls sideways" } : {};
-      for (const name of ["tabindex", "role", "aria-label"]) {
-        if (wide) this.node.setAttribute(name, wanted[name]);
+      for (const [name, value] of Object.entries(how)) {
+        if (wide) this.node.setAttribute(name, value);
         else this.node.removeAttribute(name);
       }
     }).observe(this.node);
   }
 
-  /** `text` and `place` (0 to 1: its colour, else none) of each cell; `blocked` ones are hatched. */
-  show(values, { note = "", selected = -1, text = number, place = () => NaN, blocked = () => false, more = [], foot = [], label } = {}) {
+  /** Write `values`. `text` makes a cell's words from its value, `place` its colour (0 to 1, NaN
+      for none), `blocked(row, column)` says which are hatched, `label(row, column)` what a button
+      is called. `more` and `foot` hold the plain numbers, `selected` is the row to mark. */
+  show(values, {
+    note = "", selected = -1, text = number, place = () => NaN, blocked = () => false,
+    label, more = [], foot = [],
+  }) {
     write(this.note, note);
-    this.rows.forEach((row, i) => row.classList.toggle("lab-on", i === selected));
-    this.cells.forEach((line, i) => line.forEach((cell, j) => {
-      const plain = j >= values[i].length;
-      const value = plain ? more[j - values[i].length][i] : values[i][j];
-      const hatched = !plain && blocked(i, j);
-      this.paint(cell, plain ? number(value) : text(value), plain || hatched ? NaN : place(value), hatched);
-      const words = label?.(i, j);
-      if (words !== cell.words) {
-        cell.words = words;
-        cell.node.setAttribute("aria-pressed", value);
-        cell.node.setAttribute("aria-label", words);
-      }
-    }));
-    foot.forEach((value, j) => this.paint(this.feet[j], number(value), NaN, false));
+    values.forEach((row, i) => {
+      const { row: line, cells } = this.lines[i];
+      line.classList.toggle("lab-on", i === selected);
+      row.forEach((value, j) => {
+        const hatched = blocked(i, j);
+        paint(cells[j], text(value), hatched ? NaN : place(value), hatched);
+        if (label) name(cells[j], label(i, j), value);
+      });
+      more.forEach((column, c) => paint(cells[row.length + c], number(column[i]), NaN, false));
+    });
+    foot.forEach((value, j) => paint(this.foot.cells[j], number(value), NaN, false));
   }
+}
 
-  paint(cell, text, place, hatched) {
-    const look = `${text} ${place} ${hatched}`;
-    if (look === cell.look) return;
-    cell.look = look;
-    write(cell.node, text);
-    const [background, ink] = Number.isNaN(place) ? ["", ""] : colour(place);
-    cell.node.style.backgroundColor = background;
-    cell.node.style.color = ink;
-    cell.node.classList.toggle("lab-blocked", hatched);
-  }
+function header(scope, words) {
+  return make("th", { scope, title: words }, make("span", {}, words));
+}
+
+function paint(cell, text, place, hatched) {
+  const look = `${text} ${place} ${hatched}`;
+  if (look === cell.look) return;
+  cell.look = look;
+  write(cell.node, text);
+  const [background, ink] = Number.isNaN(place) ? ["", ""] : colour(place);
+  cell.node.style.backgroundColor = background;
+  cell.node.style.color = ink;
+  cell.node.classList.toggle("lab-blocked", hatched);
+}
+
+function name(cell, words, pressed) {
+  if (words === cell.words) return;
+  cell.words = words;
+  cell.node.setAttribute("aria-label", words);
+  cell.node.setAttribute("aria-pressed", pressed);
 }
 
 /** A labelled <select>. `options` are pairs of a value and the words for it. */
 function choice(label, options, onPick) {
-  const select = make("select", {}, ...options.map(([, words]) => make("option", {}, words)));
   const values = options.map(([value]) => value);
+  const select = make("select", {}, ...options.map(([, words]) => make("option", {}, words)));
   select.addEventListener("change", () => onPick(values[select.selectedIndex]));
   const node = make("label", {}, label, select);
   return { node, set: (value) => { select.selectedIndex = values.indexOf(value); } };
@@ -187,8 +194,8 @@ function tick(label, words, onTick) {
 }
 
 /** A labelled range with its value beside it. `words(value)` is shown and spoken. */
-function slider(label, { min, max, step }, words, onMove) {
-  const range = make("input", { type: "range", min, max, step });
+function slider(label, limits, words, onMove) {
+  const range = make("input", { type: "range", ...limits });
   const shown = make("span", { class: "lab-value", "aria-hidden": "true" });
   range.addEventListener("input", () => onMove(Number(range.value)));
   const node = make("div", {}, make("label", {}, label, range), shown);
