@@ -114,6 +114,7 @@ def test_a_copy_and_loaded_weights_do_the_same(layer):
         assert not layer.state_dict()
 
 
+@pytest.mark.compiles
 @BOTH
 def test_it_compiles_whole(layer):
     x = grid()

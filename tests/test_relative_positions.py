@@ -331,6 +331,7 @@ def test_a_copy_and_loaded_weights_do_the_same(name):
     assert len(positions.state_dict()) == len(list(positions.parameters()))
 
 
+@pytest.mark.compiles
 @EACH
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_it_compiles_whole(name, dynamic):

@@ -168,6 +168,7 @@ def test_a_copy_does_the_same_and_there_is_nothing_to_save():
     assert repr(rope) == "Rope(d_head=10, base=53.0)"
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_it_compiles_whole(dynamic):
     rope = Rope(D_HEAD)

@@ -59,7 +59,7 @@ class Positions(nn.Module):
 def relative_position(
     q_len: int, k_len: int | None = None, *, device: torch.device | str | None = None
 ) -> Int[Tensor, "q_len k_len"]:
-    """How many positions each key lies behind each query (negative: before it).
+    """How many positions each key comes after each query (negative: before it).
 
     Args:
         q_len: Number of queries.

@@ -21,7 +21,7 @@ class Alibi(Positions):
     .. math:: bias_{hij} = -slope_h\,|i - j|
 
     With a causal mask this is the paper's. Without one, as in an encoder, it has no direction: a
-    key two tokens before the query and one two tokens behind it look alike.
+    key two tokens before the query and one two tokens after it look alike.
 
     Nothing is learned. The bias is computed in float32 or above, then rounded once to the dtype
     of the queries.
@@ -88,7 +88,7 @@ class T5Bias(Positions):
     .. math:: bias_{hij} = table_{bucket(j - i),\,h}
 
     Near distances have a bucket each; farther ones share buckets that widen logarithmically up to
-    ``max_distance``, behind which all is one.
+    ``max_distance``, after which all is one.
 
     T5 has one such table for all layers of a stack, adds it to scores that are not divided by
     :math:`\sqrt{d_{head}}`, and has none in cross-attention.
@@ -97,7 +97,7 @@ class T5Bias(Positions):
         n_heads: Number of heads.
         n_buckets: Number of rows in the table.
         max_distance: The distance, in tokens, from which on all share the last bucket.
-        bidirectional: Whether keys behind the query have buckets of their own, half of all. If
+        bidirectional: Whether keys after the query have buckets of their own, half of all. If
             not, as in a decoder, they share bucket 0 with the query itself.
 
     Raises:

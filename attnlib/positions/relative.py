@@ -85,7 +85,7 @@ class TransformerXL(Positions):
     .. math::
         bias_{ij} = \frac{u \cdot k_j + (q_i + v) \cdot W_R\, R_{i - j}}{\sqrt{d_{head}}}
 
-    R is the sinusoidal encoding of the *signed* distance, so it tells before from behind. u and v
+    R is the sinusoidal encoding of the *signed* distance, so it tells before from after. u and v
     stand in for the position of the query, which has no place in a relative score. Together with
     :math:`q_i \cdot k_j` these are the paper's four terms.
 

@@ -134,7 +134,7 @@ def halves_to_interleaved(
         n_heads: Number of heads in it; for grouped keys, the number of key heads.
 
     Returns:
-        A reordered copy: the inverse of :func:`interleaved_to_halves`.
+        A reordered copy, which undoes :func:`interleaved_to_halves`.
 
     Raises:
         TypeError: As :func:`interleaved_to_halves`.
