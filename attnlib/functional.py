@@ -110,7 +110,7 @@ def fused_attention(
     n_dims = query.ndim
     query, key, value = (_to_4d(x) for x in (query, key, value))
 
-    is_short = key.shape[-2] < _SHORT
+    is_short = torch.compiler.is_compiling() or key.shape[-2] < _SHORT  # compiled for any length
     if mask is None and bias is None and is_short:
         mask = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=query.device)  # hides nothing
     is_causal = bias is None and mask is not None and not is_short and _is_square_causal(mask)
@@ -222,7 +222,7 @@ def _is_square_causal(mask: Bool[Tensor, "b h q_len k_len"]) -> bool:
     length = mask.shape[-1]
     if mask.shape != (1, 1, length, length) or mask.device.type != "cpu":
         return False  # on an accelerator, looking would make the host wait
-    if torch.compiler.is_compiling() or mask[0, 0, 0, -1]:
+    if mask[0, 0, 0, -1]:
         return False  # one look at the corner turns most other masks away
     seen = mask[0, 0].contiguous()
     step = 8 if length % 8 == 0 and seen.storage_offset() % 8 == 0 else 1
