@@ -17,6 +17,7 @@ class LayerCache:
         max_len: How many tokens there is room for.
 
     Example:
+        >>> import torch
         >>> cache = LayerCache(max_len=8)
         >>> key = value = torch.zeros(1, 2, 3, 4)  # three tokens, two heads
         >>> keys, values = cache.append(key, value)
@@ -109,6 +110,7 @@ class KVCache:
             model without an encoder.
 
     Example:
+        >>> import torch
         >>> cache = KVCache(n_layers=2, max_len=8)
         >>> key = value = torch.zeros(1, 2, 3, 4)
         >>> for layer in cache.layers:

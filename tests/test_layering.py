@@ -13,8 +13,8 @@ import pytest
 
 FLOORS = [
     {"masks"},
-    {"functional", "positions"},
-    {"layers", "cache", "efficient", "recurrent"},
+    {"functional", "positions", "cache"},
+    {"layers", "efficient", "recurrent"},
     {"models", "generate"},
     {"data", "train", "record", "memory", "pretrained", "doctor"},
     {"exercises", "plot"},  # exercises are graded by the doctor's probes
