@@ -16,6 +16,9 @@ class LayerCache:
     Args:
         max_len: How many tokens there is room for.
 
+    Raises:
+        ValueError: If ``max_len`` is not positive.
+
     Example:
         >>> import torch
         >>> cache = LayerCache(max_len=8)
@@ -108,6 +111,9 @@ class KVCache:
         layers: The caches of self-attention.
         memory: The keys and values of cross-attention, computed once for each layer; empty in a
             model without an encoder.
+
+    Raises:
+        ValueError: If a number is not positive.
 
     Example:
         >>> import torch

@@ -16,6 +16,13 @@ class Attend(nn.Module):
 
     It owns no parameters. With nobody listening it runs the fused kernel. While somebody listens
     it runs the equation on the very same tensors, and hands the weights over.
+
+    Example:
+        >>> attend, heard = Attend(), []
+        >>> attend.listeners.append(heard.append)
+        >>> x = torch.zeros(1, 1, 2, 4)
+        >>> attend(x, x, x).shape, heard[0].tolist()
+        (torch.Size([1, 1, 2, 4]), [[[[0.5, 0.5], [0.5, 0.5]]]])
     """
 
     def __init__(self, scale: float | None = None) -> None:

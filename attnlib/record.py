@@ -16,6 +16,11 @@ class AttentionMap(NamedTuple):
     """The weights of one attention layer in one call.
 
     ``layer`` is the layer's name inside the model; ``weights`` has a row for each query.
+
+    Example:
+        >>> import torch
+        >>> AttentionMap("layers.0.attention", torch.tensor([[[[0.25, 0.75]]]])).weights.shape
+        torch.Size([1, 1, 1, 2])
     """
 
     layer: str
