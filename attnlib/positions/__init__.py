@@ -18,21 +18,21 @@ from attnlib.positions.biases import Alibi, T5Bias
 from attnlib.positions.relative import SegmentMemory, ShawRelative, TransformerXL
 from attnlib.positions.rotary import Rope, halves_to_interleaved, interleaved_to_halves
 
-__all__ = [
-    "Alibi",
+__all__ = [  # noqa: RUF022 - in the order in which they are best read
+    "sinusoidal_encoding",
+    "SinusoidalEncoding",
     "LearnedEncoding",
+    "sinusoidal_grid_encoding",
+    "SinusoidalGridEncoding",
     "LearnedGridEncoding",
     "Positions",
-    "Rope",
-    "SegmentMemory",
-    "ShawRelative",
-    "SinusoidalEncoding",
-    "SinusoidalGridEncoding",
-    "T5Bias",
-    "TransformerXL",
-    "halves_to_interleaved",
-    "interleaved_to_halves",
     "relative_position",
-    "sinusoidal_encoding",
-    "sinusoidal_grid_encoding",
+    "Rope",
+    "interleaved_to_halves",
+    "halves_to_interleaved",
+    "Alibi",
+    "T5Bias",
+    "ShawRelative",
+    "TransformerXL",
+    "SegmentMemory",
 ]

@@ -32,7 +32,7 @@ class Rope(Positions):
 
     Raises:
         TypeError: If ``d_head`` is not a whole number.
-        ValueError: If ``d_head`` is not positive or odd, or ``base`` is not above 0.
+        ValueError: If ``d_head`` is odd or not positive, or ``base`` is not a number above 0.
 
     Example:
         >>> x = torch.tensor([[[[1.0, 0.0], [1.0, 0.0]]]])  # twice the same, at positions 0 and 1
