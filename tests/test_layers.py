@@ -10,6 +10,7 @@ from parity import assert_same, gradients, leaves
 from torch import nn
 from torch.testing import assert_close
 
+from attnlib.cache import LayerCache
 from attnlib.layers import (
     Attend,
     EncoderLayer,
@@ -556,6 +557,12 @@ REFUSED = {
     "no inner width": (lambda: FeedForward(8, 0), ValueError, "d_ff must be 1 or more, got 0"),
     "no outer width": (lambda: FeedForward(0, 8), ValueError, "d_model must be 1 or more, got 0"),
     "encoder layer with a remainder": (lambda: EncoderLayer(8, 3, 5), ValueError, "n_heads=3"),
+    "key-value heads that do not divide": (
+        lambda: MultiHeadAttention(8, 4, n_kv_heads=3), ValueError, "n_kv_heads=3 must divide n_h"
+    ),
+    "a cache for a memory": (
+        lambda: LAYER(X, MEMORY, cache=LayerCache(9)), ValueError, "either a memory or a cache"
+    ),
     "2-D x": (lambda: LAYER(X[0], MEMORY), ValueError, r"x must be \(batch, length, 6\), got .*3,"),
     "wide x": (lambda: LAYER(MEMORY, MEMORY), ValueError, r"length, 6\), got shape \(2, 7, 5\)"),
     "forgotten memory": (lambda: LAYER(X), ValueError, r"memory must be \(batch, length, 5\)"),
