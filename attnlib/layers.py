@@ -352,6 +352,7 @@ class EncoderLayer(nn.Module):
         n_heads: Number of heads.
         d_ff: Inner width of the feed-forward network.
         residual: Where the normalisation goes: :class:`PostNorm` or :class:`PreNorm`.
+        positions: Positions that act inside attention, if any.
         activation: The bend in the feed-forward network; ReLU if left out.
         dropout: Probability that a number of a sublayer's output is dropped in training.
         eps: Added to the variance in the normalisations.
@@ -376,12 +377,13 @@ class EncoderLayer(nn.Module):
         d_ff: int,
         *,
         residual: type[PostNorm] | type[PreNorm] = PostNorm,
+        positions: Positions | None = None,
         activation: nn.Module | None = None,
         dropout: float = 0.0,
         eps: float = 1e-5,
     ) -> None:
         super().__init__()
-        self.attention = MultiHeadAttention(d_model, n_heads)
+        self.attention = MultiHeadAttention(d_model, n_heads, positions=positions)
         self.around_attention = residual(d_model, dropout=dropout, eps=eps)
         self.feed_forward = FeedForward(d_model, d_ff, activation=activation)
         self.around_feed_forward = residual(d_model, dropout=dropout, eps=eps)

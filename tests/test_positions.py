@@ -76,6 +76,13 @@ def test_each_row_is_added_at_its_position_in_every_sequence(make):
 
 
 @BOTH
+def test_each_sequence_can_start_elsewhere_and_padding_counts_as_position_0(make):
+    module, x = make(), torch.randn(3, 5, 7)
+    position = torch.tensor([[0, 0, 0, 1, 2], [0, 1, 2, 3, 4], [6, 7, 8, 9, 10]])
+    assert_close(module(x, offset=torch.tensor([-2, 0, 6])), x + module.encoding[position])
+
+
+@BOTH
 def test_all_positions_can_be_used(make):
     module = make()
     assert_close(module(torch.zeros(1, 11, 7)), module.encoding[None])
@@ -158,6 +165,8 @@ def test_an_encoding_of_nothing_is_refused(arguments, words):
         ((2, 12, 7), 0, "positions 0 to 11 are asked for.*0 to 10 only; raise max_len"),
         ((2, 5, 7), 7, "positions 7 to 11 are asked for"),
         ((2, 5, 7), -1, "positions -1 to 3 are asked for"),
+        ((2, 5, 7), torch.tensor([0, 7]), "positions 0 to 11 are asked for.*0 to 10 only; raise"),
+        ((2, 5, 7), torch.tensor([3]), r"each of 2 sequences needs one offset, got shape \(1,\)"),
     ],
 )
 def test_what_does_not_fit_is_refused(make, shape, offset, words):

@@ -70,9 +70,16 @@ class SinusoidalEncoding(nn.Module):
         self.register_buffer("encoding", sinusoidal_encoding(max_len, d_model), persistent=False)
 
     def forward(
-        self, x: Float[Tensor, "batch length d_model"], *, offset: int = 0
+        self,
+        x: Float[Tensor, "batch length d_model"],
+        *,
+        offset: int | Int[Tensor, " batch"] = 0,
     ) -> Float[Tensor, "batch length d_model"]:
-        """Add the encodings of positions ``offset`` to ``offset + length``."""
+        """Add the encodings of positions ``offset`` to ``offset + length``.
+
+        Sequences of a batch may each have an offset of their own. It is below 0 where padding
+        stands in front; the padding gets the encoding of position 0.
+        """
         return x + _rows(self.encoding, x, offset).to(x.dtype)
 
 
@@ -102,9 +109,16 @@ class LearnedEncoding(nn.Module):
         self.encoding = nn.Parameter(torch.randn(max_len, d_model) * 0.02)  # as BERT starts
 
     def forward(
-        self, x: Float[Tensor, "batch length d_model"], *, offset: int = 0
+        self,
+        x: Float[Tensor, "batch length d_model"],
+        *,
+        offset: int | Int[Tensor, " batch"] = 0,
     ) -> Float[Tensor, "batch length d_model"]:
-        """Add the rows of positions ``offset`` to ``offset + length``."""
+        """Add the rows of positions ``offset`` to ``offset + length``.
+
+        Sequences of a batch may each have an offset of their own. It is below 0 where padding
+        stands in front; the padding gets the row of position 0.
+        """
         return x + _rows(self.encoding, x, offset)
 
 
@@ -249,13 +263,29 @@ def _check_grid(x: Tensor, d_model: int) -> None:
         )
 
 
-def _rows(encoding: Tensor, x: Tensor, offset: int) -> Float[Tensor, "length d_model"]:
+def _rows(
+    encoding: Tensor, x: Tensor, offset: int | Tensor
+) -> Float[Tensor, "*batch length d_model"]:
     max_len, d_model = encoding.shape
     if x.ndim != 3 or x.shape[-1] != d_model:
         raise ValueError(f"x must be (batch, length, d_model={d_model}), got {tuple(x.shape)}")
-    if offset < 0 or offset + x.shape[1] > max_len:
+    length = x.shape[1]
+    if isinstance(offset, Tensor):
+        if offset.shape != x.shape[:1]:
+            raise ValueError(
+                f"each of {x.shape[0]} sequences needs one offset, got shape {tuple(offset.shape)}"
+            )
+        position = offset[:, None] + torch.arange(length, device=offset.device)  # (B, L)
+        if not torch.compiler.is_compiling():  # a graph can't branch on what its inputs hold
+            _check_last(int(offset.max()) + length, 0, max_len)
+        return encoding[position.clamp(min=0)]
+    _check_last(offset + length, offset, max_len)
+    return encoding[offset : offset + length]
+
+
+def _check_last(end: int, first: int, max_len: int) -> None:
+    if first < 0 or end > max_len:
         raise ValueError(
-            f"positions {offset} to {offset + x.shape[1] - 1} are asked for, but there are rows "
-            f"for 0 to {max_len - 1} only; raise max_len or shorten the input"
+            f"positions {first} to {end - 1} are asked for, but there are rows for 0 to "
+            f"{max_len - 1} only; raise max_len or shorten the input"
         )
-    return encoding[offset : offset + x.shape[1]]
