@@ -15,6 +15,7 @@ from transformers.models.wav2vec2_bert import modeling_wav2vec2_bert
 from transformers.models.xlnet.modeling_xlnet import XLNetModel
 
 from attnlib.functional import attention, fused_attention
+from attnlib.layers import MultiHeadAttention
 from attnlib.masks import causal_mask
 from attnlib.positions import (
     Alibi,
@@ -399,24 +400,22 @@ def test_after_a_reset_nothing_is_remembered():
     assert torch.equal(memory.extend(other), other)
 
 
-def test_segment_by_segment_with_a_long_memory_equals_the_whole_text():
-    positions, text = make("Transformer-XL"), torch.randn(BATCH, 9, HEADS * D_HEAD).double()
-    to_query, to_key = (torch.nn.Linear(HEADS * D_HEAD, HEADS * D_HEAD).double() for _ in "qk")
-
-    def attend(x, memory):
-        q, k = (
-            linear(y).unflatten(-1, (HEADS, D_HEAD)).transpose(1, 2)
-            for linear, y in [(to_query, x), (to_key, memory)]
-        )
-        mask = causal_mask(q.shape[2], k.shape[2])
-        return attention(q, k, k, mask=mask, bias=positions.bias(q, k))[0]
+@EACH
+def test_segment_by_segment_with_a_long_memory_equals_the_whole_text(name):
+    layer = MultiHeadAttention(D_MODEL, HEADS, d_head=D_HEAD, positions=make(name)).double()
+    text = torch.randn(BATCH, 9, D_MODEL, dtype=torch.float64)
 
     def read(memory):
-        segments = text.split(3, dim=1)
-        return torch.cat([attend(x, memory.extend(x)) for x in segments], dim=2)
+        outputs = []
+        for segment in text.split(3, dim=1):
+            extended = memory.extend(segment)
+            mask = causal_mask(3, extended.shape[1])
+            outputs.append(layer(segment, extended, mask=mask))
+        return torch.cat(outputs, dim=1)
 
-    assert_close(read(SegmentMemory(memory_len=6)), attend(text, text))
-    assert not torch.allclose(read(SegmentMemory(memory_len=2)), attend(text, text))
+    whole = layer(text, mask=causal_mask(9))
+    assert_close(read(SegmentMemory(memory_len=6)), whole)
+    assert not torch.allclose(read(SegmentMemory(memory_len=2)), whole)
 
 
 # --------------------------------------------------------------------------------- refusal

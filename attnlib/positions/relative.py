@@ -181,6 +181,9 @@ class SegmentMemory:
     followed by the new one, its queries from the new one only. No gradient flows into the past.
     Each layer has a memory of its own; each batch of texts starts with an empty one.
 
+    The layer needs positions that add to the scores, such as :class:`TransformerXL`: they put the
+    last query at the last key. Rotary ones would count the queries from 0.
+
     Args:
         memory_len: How many states are kept, in tokens.
 
@@ -191,7 +194,7 @@ class SegmentMemory:
     Example:
         >>> memory = SegmentMemory(memory_len=4)
         >>> for segment in torch.randn(1, 9, 8).split(3, dim=1):
-        ...     print(memory.extend(segment).shape[1])  # here: layer(segment, of what extend gives)
+        ...     print(memory.extend(segment).shape[1])  # give it to a layer as its memory
         3
         6
         7
