@@ -57,7 +57,7 @@ def attention(
     """
     _check_inputs(query, key, value, mask, bias)
     n_dims = query.ndim
-    query, key, value = (_to_4d(x) for x in (query, key, value))
+    query, key, value = _to_4d(query), _to_4d(key), _to_4d(value)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
 
     scores = (query * scale) @ key.mT  # (B, H, Lq, Lk); scaled first: float16 ends at 65504
@@ -108,7 +108,7 @@ def fused_attention(
     """
     _check_inputs(query, key, value, mask, bias)
     n_dims = query.ndim
-    query, key, value = (_to_4d(x) for x in (query, key, value))
+    query, key, value = _to_4d(query), _to_4d(key), _to_4d(value)
 
     is_short = torch.compiler.is_compiling() or key.shape[-2] < _SHORT  # compiled for any length
     if mask is None and bias is None and is_short:
@@ -239,42 +239,51 @@ def _is_square_causal(mask: Bool[Tensor, "b h q_len k_len"]) -> bool:
 def _check_inputs(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, bias: Tensor | None
 ) -> None:
-    named = {"query": query, "key": key, "value": value}
-    for name, x in named.items():
+    named = (("query", query), ("key", key), ("value", value))
+    for name, x in named:
         if not isinstance(x, Tensor) or not x.is_floating_point():
             got = x.dtype if isinstance(x, Tensor) else type(x).__name__
             raise TypeError(f"{name} must be a float tensor, got {got}")
-    shapes = ", ".join(f"{name} {tuple(x.shape)}" for name, x in named.items())
-    if not 2 <= query.ndim <= 4 or not query.ndim == key.ndim == value.ndim:
+    q, k, v = query.shape, key.shape, value.shape
+    if not 2 <= len(q) <= 4 or not len(q) == len(k) == len(v):
         raise ValueError(
-            f"query, key and value must have the same 2, 3 or 4 dimensions, got {shapes}"
+            f"query, key and value must have the same 2, 3 or 4 dimensions, got {_shapes(named)}"
         )
-    if not query.shape[:-2] == key.shape[:-2] == value.shape[:-2]:
-        raise ValueError(f"query, key and value must agree in batch and heads, got {shapes}")
-    if query.shape[-1] != key.shape[-1]:
+    if not q[:-2] == k[:-2] == v[:-2]:
+        raise ValueError(
+            f"query, key and value must agree in batch and heads, got {_shapes(named)}"
+        )
+    if q[-1] != k[-1]:
         raise ValueError(
             f"query and key are compared number by number, so their widths must be equal, got "
-            f"{query.shape[-1]} and {key.shape[-1]}"
+            f"{q[-1]} and {k[-1]}"
         )
-    if key.shape[-2] != value.shape[-2]:
+    if k[-2] != v[-2]:
         raise ValueError(
-            f"each key hands over one value, so their lengths must be equal, got {key.shape[-2]} "
-            f"keys and {value.shape[-2]} values"
+            f"each key hands over one value, so their lengths must be equal, got {k[-2]} keys and "
+            f"{v[-2]} values"
         )
-    if 0 in (query.shape[-2], key.shape[-2], query.shape[-1]):
-        raise ValueError(f"a sequence of no tokens, or of no width, can't be attended to: {shapes}")
-    for name, x in {"key": key, "value": value}.items():
+    if 0 in (q[-2], k[-2], q[-1]):
+        raise ValueError(
+            f"a sequence of no tokens, or of no width, can't be attended to: {_shapes(named)}"
+        )
+    for name, x in named[1:]:
         _check_same_dtype(name, x, query)
         _check_same_device(name, x, query)
     if mask is not None:
         check_mask(mask)
         _check_same_device("mask", mask, query)
-        _check_broadcast("mask", mask, query, key)
+        _check_broadcast("mask", mask, q, k)
     if bias is not None:
         _check_bias(bias)
         _check_same_dtype("bias", bias, query)
         _check_same_device("bias", bias, query)
-        _check_broadcast("bias", bias, query, key)
+        _check_broadcast("bias", bias, q, k)
+
+
+def _shapes(named: tuple[tuple[str, Tensor], ...]) -> str:
+    """Put into words only when something is wrong: it takes as long as all the checks."""
+    return ", ".join(f"{name} {tuple(x.shape)}" for name, x in named)
 
 
 def _check_same_dtype(name: str, x: Tensor, query: Tensor) -> None:
@@ -304,9 +313,9 @@ def _check_bias(bias: Tensor) -> None:
         )
 
 
-def _check_broadcast(name: str, x: Tensor, query: Tensor, key: Tensor) -> None:
-    batch, heads = ((1, 1), (query.shape[0], 1), query.shape[:2])[query.ndim - 2]
-    target = (batch, heads, query.shape[-2], key.shape[-2])
+def _check_broadcast(name: str, x: Tensor, q: torch.Size, k: torch.Size) -> None:
+    batch, heads = ((1, 1), (q[0], 1), q[:2])[len(q) - 2]
+    target = (batch, heads, q[-2], k[-2])
     if not _broadcasts(x.shape, target):
         raise ValueError(
             f"{name} of shape {tuple(x.shape)} does not broadcast to (batch, heads, q_len, k_len) "
@@ -315,10 +324,10 @@ def _check_broadcast(name: str, x: Tensor, query: Tensor, key: Tensor) -> None:
 
 
 def _broadcasts(shape: torch.Size, target: tuple[int, ...]) -> bool:
-    padded = (1,) * (len(target) - len(shape)) + tuple(shape)
-    return len(padded) == len(target) and all(
-        a in (1, b) for a, b in zip(padded, target, strict=True)
-    )
+    if len(shape) > len(target):
+        return False
+    pairs = zip(reversed(shape), reversed(target), strict=False)
+    return all([a in (1, b) for a, b in pairs])  # noqa: C419 - a list is 2x as fast as a generator
 
 
 def _to_4d(x: Tensor) -> Float[Tensor, "batch heads length width"]:
