@@ -263,7 +263,11 @@ function render({ model, el }) {
   const nodes = (things) => Object.values(things).map(({ node }) => node);
   const { query, key, value, ...steps } = parts;
   const says = { class: "lab-says", "aria-live": "polite", "aria-atomic": "true" };
-  el.append(make("div", { class: "lab-body", role: "group", "aria-label": "Attention lab" },
+  const root = {
+    class: "lab-body", role: "group", "aria-label": "Attention lab",
+    "data-lm-suppress-shortcuts": "true", // JupyterLab leaves the keys to us
+  };
+  el.append(make("div", root,
     make("fieldset", {}, make("legend", {}, "Switches"), ...nodes(inputs), reset),
     make("p", says, told, " ", warning),
     how,

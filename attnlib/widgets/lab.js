@@ -39,16 +39,18 @@ const RAMP = [
   [155, 148, 118], [188, 174, 108], [222, 201, 88], [254, 232, 56],
 ];
 
-/** The colour at 0 (dark) to 1 (bright), and black or white, whichever can be read on it. */
-function colour(place) {
-  const at = Math.min(Math.max(place, 0), 1) * (RAMP.length - 1);
+/** The look of a cell from 0 (dark) to 1 (bright): its colour, and black or white to read on it. */
+function look(place) {
+  const at = place * (RAMP.length - 1);
   const i = Math.min(Math.floor(at), RAMP.length - 2);
   const rgb = RAMP[i].map((from, c) => Math.round(from + (at - i) * (RAMP[i + 1][c] - from)));
   const light = rgb.map((c) => c / 255)
     .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
   const luminance = 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2];
-  return [`rgb(${rgb})`, luminance > 0.179 ? "#000" : "#fff"];
+  return { backgroundColor: `rgb(${rgb})`, color: luminance > 0.179 ? "#000" : "#fff" };
 }
+const PLAIN = { backgroundColor: "", color: "" };
+const LOOKS = Array.from({ length: 101 }, (_, i) => look(i / 100));
 
 /** A table of numbers that is built once; later only the cells that changed are written. */
 class Matrix {
@@ -86,7 +88,7 @@ class Matrix {
       const button = onToggle && make("button", { type: "button", tabindex: -1 });
       const cell = make("td", j < columns.length ? {} : { class: "lab-more" }, button || "");
       row.append(cell);
-      return { node: button || cell };
+      return { node: button || cell, look: PLAIN, hatched: false };
     });
     this.body.append(row);
     return { row, cells };
@@ -158,15 +160,15 @@ function header(scope, words) {
   return make("th", { scope, title: words }, make("span", {}, words));
 }
 
+/** Give a cell its words and its look, and touch only what changed. */
 function paint(cell, text, place, hatched) {
-  const look = `${text} ${place} ${hatched}`;
-  if (look === cell.look) return;
-  cell.look = look;
   write(cell.node, text);
-  const [background, ink] = Number.isNaN(place) ? ["", ""] : colour(place);
-  cell.node.style.backgroundColor = background;
-  cell.node.style.color = ink;
-  cell.node.classList.toggle("lab-blocked", hatched);
+  const wanted = Number.isNaN(place) ? PLAIN : LOOKS[Math.round(100 * Math.min(Math.max(place, 0), 1))];
+  for (const property of ["backgroundColor", "color"]) {
+    if (wanted[property] !== cell.look[property]) cell.node.style[property] = wanted[property];
+  }
+  cell.look = wanted;
+  if (hatched !== cell.hatched) cell.node.classList.toggle("lab-blocked", cell.hatched = hatched);
 }
 
 function name(cell, words, pressed) {
