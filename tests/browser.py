@@ -32,7 +32,8 @@ def find_chromium() -> str | None:
     named = os.environ.get("CHROMIUM")
     if named:
         return shutil.which(named)
-    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    # The first one is the same engine without a window to draw: half the time for every page.
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
     return next(filter(None, map(shutil.which, names)), None)
 
 
