@@ -245,28 +245,7 @@ def _check_inputs(
             got = x.dtype if isinstance(x, Tensor) else type(x).__name__
             raise TypeError(f"{name} must be a float tensor, got {got}")
     q, k, v = query.shape, key.shape, value.shape
-    if not 2 <= len(q) <= 4 or not len(q) == len(k) == len(v):
-        raise ValueError(
-            f"query, key and value must have the same 2, 3 or 4 dimensions, got {_shapes(named)}"
-        )
-    if not q[:-2] == k[:-2] == v[:-2]:
-        raise ValueError(
-            f"query, key and value must agree in batch and heads, got {_shapes(named)}"
-        )
-    if q[-1] != k[-1]:
-        raise ValueError(
-            f"query and key are compared number by number, so their widths must be equal, got "
-            f"{q[-1]} and {k[-1]}"
-        )
-    if k[-2] != v[-2]:
-        raise ValueError(
-            f"each key hands over one value, so their lengths must be equal, got {k[-2]} keys and "
-            f"{v[-2]} values"
-        )
-    if 0 in (q[-2], k[-2], q[-1]):
-        raise ValueError(
-            f"a sequence of no tokens, or of no width, can't be attended to: {_shapes(named)}"
-        )
+    _check_shapes(q, k, v)
     for name, x in named[1:]:
         _check_same_dtype(name, x, query)
         _check_same_device(name, x, query)
@@ -281,9 +260,34 @@ def _check_inputs(
         _check_broadcast("bias", bias, q, k)
 
 
-def _shapes(named: tuple[tuple[str, Tensor], ...]) -> str:
+def _check_shapes(q: torch.Size, k: torch.Size, v: torch.Size) -> None:
+    if not 2 <= len(q) <= 4 or not len(q) == len(k) == len(v):
+        raise ValueError(
+            f"query, key and value must have the same 2, 3 or 4 dimensions, got {_shapes(q, k, v)}"
+        )
+    if not q[:-2] == k[:-2] == v[:-2]:
+        raise ValueError(
+            f"query, key and value must agree in batch and heads, got {_shapes(q, k, v)}"
+        )
+    if q[-1] != k[-1]:
+        raise ValueError(
+            f"query and key are compared number by number, so their widths must be equal, got "
+            f"{q[-1]} and {k[-1]}"
+        )
+    if k[-2] != v[-2]:
+        raise ValueError(
+            f"each key hands over one value, so their lengths must be equal, got {k[-2]} keys and "
+            f"{v[-2]} values"
+        )
+    if 0 in (q[-2], k[-2], q[-1]):
+        raise ValueError(
+            f"a sequence of no tokens, or of no width, can't be attended to: {_shapes(q, k, v)}"
+        )
+
+
+def _shapes(q: torch.Size, k: torch.Size, v: torch.Size) -> str:
     """Put into words only when something is wrong: it takes as long as all the checks."""
-    return ", ".join(f"{name} {tuple(x.shape)}" for name, x in named)
+    return f"query {tuple(q)}, key {tuple(k)}, value {tuple(v)}"
 
 
 def _check_same_dtype(name: str, x: Tensor, query: Tensor) -> None:
