@@ -25,7 +25,7 @@ STATE = "application/vnd.jupyter.widget-state+json"
 CELL_TIMEOUT = 300  # seconds
 # The order of the terms of a sum, and so its last bit, depends on the number of threads.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-RANDOM_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){0,3}(-[0-9a-f]{12})?|[0-9a-f]{6,32}")
+RANDOM_ID = re.compile(r"[0-9a-f]{8}((-[0-9a-f]{4}){3}-[0-9a-f]{12})?")
 
 
 def source_sha256(nb: nbformat.NotebookNode) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).absolute().parents[2]
-BUILT_FROM = ("_config.yml", "_toc.yml", "book")
+BUILT_FROM = ("_config.yml", "_toc.yml", "book", "attnlib")
 
 
 def pages() -> list[str]:

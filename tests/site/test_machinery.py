@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import shutil
 import struct
 import zlib
@@ -12,6 +13,7 @@ import pytest
 from built_site import ROOT, build, served
 from look import settle, watch
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from PIL import Image
 
 COUNTER = """
 export default () => ({
@@ -22,7 +24,8 @@ export default () => ({
     const out = document.createElement("output");
     const show = () => {
       const second = new Float32Array(model.get("numbers").buffer)[1];
-      out.textContent = `${model.get("word")} ${model.get("count")} ${second} ${model.get("started")}`;
+      const parts = [model.get("word"), model.get("count"), second, model.get("started")];
+      out.textContent = parts.join(" ");
     };
     button.addEventListener("click", () => {
       model.set({ count: model.get("count") + 1 });
@@ -219,7 +222,7 @@ def test_a_page_without_labs_loads_nothing_for_them(small):
 def test_folds_are_closed_and_hold_their_text(small):
     index = (small / "book" / "index.html").read_text("utf-8")
     hint = index[index.rindex("<details", 0, index.index("hint-text")) :]
-    assert hint.index("tip") < hint.index(">Hint</summary>") < hint.index("</details>")
+    assert hint.index("tip") < hint.index("Hint</summary>") < hint.index("</details>")
     solution = index[index.index('<details class="admonition fold solution"') :]
     assert "Solution to Exercise 1 (Add)</summary>" in " ".join(solution.split())
     assert solution.index("solution-text") < solution.index("</details>")
@@ -234,6 +237,17 @@ def test_references_are_numbered(small):
     assert 'href="chapter.html#equation-eq-mean">(2)</a>' in text
     assert ">Exercise 1</span>" in text
     assert text.count('class="tag"') == 0  # Sphinx numbers the equation, KaTeX does not
+
+
+def test_a_picture_keeps_its_pixels_and_waits_until_it_is_near(small):
+    html = (small / "book" / "chapter.html").read_text("utf-8")
+    [tag] = set(re.findall(r'<img [^>]*alt="All grey"[^>]*>', html))
+    assert 'loading="lazy" width="200" height="80"' in tag
+    webp = small / "book" / re.search(r'src="([^"]+)"', tag).group(1)
+    [source] = (small.parent / "jupyter_execute").rglob(f"{webp.stem}.png")
+    with Image.open(webp) as sent, Image.open(source) as drawn:
+        assert list(sent.convert("RGBA").getdata()) == list(drawn.convert("RGBA").getdata())
+    assert list((small / "_images").glob("*.png")) == []
 
 
 def test_a_link_into_a_closed_fold_opens_it(browser, small_address):

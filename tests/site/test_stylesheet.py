@@ -6,7 +6,7 @@ import sys
 from built_site import ROOT
 
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
-from one_stylesheet import Rule, lean, parse  # noqa: E402
+from one_stylesheet import Rule, lean, parse
 
 WORDS = {"seen", "open", "box", "--from-script"}
 
