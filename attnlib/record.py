@@ -9,8 +9,6 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlib.layers import Attend
-
 
 class AttentionMap(NamedTuple):
     """The weights of one attention layer in one call.
@@ -36,7 +34,8 @@ def record_attention(model: nn.Module) -> Iterator[list[AttentionMap]]:
     the same to float precision.
 
     Args:
-        model: Any module with :class:`~attnlib.layers.MultiHeadAttention` layers inside.
+        model: Any module with attention layers of ``attnlib`` inside: a layer can be heard that has
+            a list of ``listeners`` and calls each of them with its weights.
 
     Yields:
         A list, filled in the order in which the layers are called. The weights are part of the
@@ -54,7 +53,7 @@ def record_attention(model: nn.Module) -> Iterator[list[AttentionMap]]:
         >>> maps[0].layer, maps[0].weights.shape
         ('attention', torch.Size([1, 2, 5, 5]))
     """
-    places = {name: m for name, m in model.named_modules() if isinstance(m, Attend)}
+    places = {name: m for name, m in model.named_modules() if hasattr(m, "listeners")}
     if not places:
         raise ValueError(
             f"{type(model).__name__} holds no attnlib attention layer, so there is nothing to "
