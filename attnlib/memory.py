@@ -1,0 +1,133 @@
+"""Where the memory goes: for the backward pass, for parameters, for a cache."""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+
+
+def saved_bytes(run: Callable[[], object], *, leave_out: Iterable[Tensor | nn.Module] = ()) -> int:
+    """Count the bytes that a forward pass keeps for the backward pass.
+
+    This is what fills a machine in training: each operation keeps what its gradient will need.
+    The count is exact and the same on every machine. Memory that several operations keep is
+    counted once, whole, even if they keep only a part of it.
+
+    Args:
+        run: Runs the forward pass, and returns its outcome.
+        leave_out: What is there anyway and shall not count: the inputs, and the model, which stands
+            for its parameters and buffers.
+
+    Returns:
+        Bytes. What is kept outside of PyTorch's graph (a list of outputs, say) is not seen.
+
+    Raises:
+        TypeError: If ``leave_out`` holds anything but tensors and modules.
+
+    Example:
+        >>> x = torch.randn(10, 100, requires_grad=True)
+        >>> saved_bytes(lambda: x.exp().sum(), leave_out=[x])  # the gradient of exp is exp(x)
+        4000
+
+    Source:
+        ``torch.autograd.graph.saved_tensors_hooks``.
+    """
+    known = {_address(tensor) for tensor in _tensors(leave_out)}
+    saved = {}  # the storages themselves: while we hold them, no address is given out twice
+
+    def pack(tensor: Tensor) -> Tensor:
+        if _address(tensor) not in known:
+            saved[_address(tensor)] = tensor.untyped_storage()
+        return tensor
+
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        run()
+    return sum(storage.nbytes() for storage in saved.values())
+
+
+def parameter_count(model: nn.Module) -> int:
+    """Count the numbers that a model learns; a parameter that two layers share counts once.
+
+    Example:
+        >>> parameter_count(nn.Linear(3, 5))  # 3 · 5 weights and 5 biases
+        20
+    """
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def parameter_bytes(model: nn.Module) -> int:
+    """Count the bytes of a model's parameters; AdamW needs three times as much besides.
+
+    In training each parameter has a gradient and AdamW's two averages, all of the same size.
+
+    Example:
+        >>> parameter_bytes(nn.Linear(3, 5).half())
+        40
+    """
+    return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+
+
+def cache_bytes(
+    length: int,
+    *,
+    n_layers: int,
+    n_heads: int,
+    d_head: int,
+    batch: int = 1,
+    dtype: torch.dtype = torch.float32,
+) -> int:
+    r"""Count the bytes of the keys and values that generation keeps.
+
+    .. math:: 2 \cdot batch \cdot n_{layers} \cdot n_{heads} \cdot length \cdot d_{head} \cdot bytes
+
+    Args:
+        length: Number of tokens that are kept.
+        n_layers: Number of layers that attend.
+        n_heads: Number of heads that have keys and values of their own; with grouped queries, those
+            are fewer than the heads that ask.
+        d_head: Width of a head.
+        batch: Number of sequences.
+        dtype: Type of the numbers.
+
+    Raises:
+        ValueError: If a number is negative.
+
+    Example:
+        >>> cache_bytes(4096, n_layers=32, n_heads=32, d_head=128, dtype=torch.float16) / 2**30
+        2.0
+
+    Source:
+        Shazeer 2019, arXiv:1911.02150, section 2.4.1.
+    """
+    sizes = {
+        "length": length,
+        "n_layers": n_layers,
+        "n_heads": n_heads,
+        "d_head": d_head,
+        "batch": batch,
+    }
+    total = 2 * dtype.itemsize  # a key and a value
+    for name, size in sizes.items():
+        if size < 0:
+            raise ValueError(f"{name} must be 0 or more, got {size}")
+        total *= size
+    return total
+
+
+def _tensors(things: Iterable[Tensor | nn.Module]) -> Iterable[Tensor]:
+    for thing in things:
+        if isinstance(thing, nn.Module):
+            yield from thing.parameters()
+            yield from thing.buffers()
+        elif isinstance(thing, Tensor):
+            yield thing
+        else:
+            raise TypeError(
+                f"leave_out takes tensors and modules, got {type(thing).__name__}; unpack a batch "
+                "with *batch"
+            )
+
+
+def _address(tensor: Tensor) -> tuple[torch.device, int]:
+    return tensor.device, tensor.untyped_storage().data_ptr()
