@@ -534,13 +534,17 @@ def _check_lengths(lengths: Tensor, k_len: int) -> None:
     _check_positive(k_len=k_len)
     _check_whole_numbers(lengths, "lengths", "write torch.tensor([3, 5])")
     _check_ndim(lengths, "lengths", "(batch,)", 1)
+    if torch.compiler.is_compiling():
+        return  # an exported graph can't branch on what its inputs hold
     if ((lengths < 0) | (lengths > k_len)).any():
         raise ValueError(f"lengths must lie in 0..k_len={k_len}, got {lengths.tolist()}")
 
 
 def _check_positive(**sizes: int) -> None:
     for name, size in sizes.items():
-        if isinstance(size, Tensor) or not hasattr(size, "__index__"):
+        # int comes first: the compiler's own whole numbers can be asked that, but not hasattr.
+        is_index = isinstance(size, int) or hasattr(size, "__index__")
+        if not is_index or isinstance(size, Tensor):
             raise TypeError(f"{name} must be a whole number, got {type(size).__name__}")
         if size < 1:
             raise ValueError(f"{name} must be 1 or more, got {size}")
