@@ -95,13 +95,17 @@ def _name_cells(nb: nbformat.NotebookNode) -> None:
 
     A new id is made from the text of the cell, so that a cell put in between moves no other id.
     """
-    taken: set[str] = set()
+    kept: set[str] = set()
+    unnamed = []
     for cell in nb.cells:
         name = cell.get("id", "")
-        if not name or name in taken or RANDOM_ID.fullmatch(name):
-            name = _new_id(cell, taken)
-        cell["id"] = name
-        taken.add(name)
+        if not name or name in kept or RANDOM_ID.fullmatch(name):
+            unnamed.append(cell)
+        else:
+            kept.add(name)
+    for cell in unnamed:
+        cell["id"] = _new_id(cell, kept)
+        kept.add(cell["id"])
 
 
 def _new_id(cell: nbformat.NotebookNode, taken: set[str]) -> str:
