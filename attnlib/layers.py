@@ -143,7 +143,8 @@ class MultiHeadAttention(nn.Module):
         Args:
             x: The tokens that ask.
             memory: The tokens that answer; ``x`` itself if left out. Or their keys and values, if
-                :meth:`keys_and_values` was called before.
+                :meth:`keys_and_values` was called before. In a layer with ``positions``, ``x``
+                must be the end of it.
             mask: ``True`` where a query may attend to a key, cached keys included.
             bias: Added to the scaled scores, in nats.
             cache: Keys and values of earlier tokens, for self-attention; those of ``x`` are
@@ -166,9 +167,10 @@ class MultiHeadAttention(nn.Module):
         else:
             key, value = self.keys_and_values(x if memory is None else memory)  # (B, G, Lk, Dh)
         if self.positions is not None:
-            offset = 0 if cache is None else cache.length
-            query = self.positions.rotate(query, offset)
-            key = self.positions.rotate(key, offset)
+            start = 0 if cache is None else cache.length
+            last = key.shape[2] - query.shape[2]  # 0, unless x is the end of a longer memory
+            query = self.positions.rotate(query, start + last)
+            key = self.positions.rotate(key, start)
         if cache is not None:
             key, value = cache.append(key, value)
         if self.positions is not None:
@@ -494,7 +496,7 @@ def _even_share(d_model: int, n_heads: int) -> int:
 
 def _check_positive(**sizes: int) -> None:
     for name, size in sizes.items():
-        if not hasattr(size, "__index__"):
+        if not isinstance(size, int) and not hasattr(size, "__index__"):
             raise TypeError(f"{name} must be a whole number, got {size!r}; divide with //")
         if size < 1:
             raise ValueError(f"{name} must be 1 or more, got {size}")

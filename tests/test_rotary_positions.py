@@ -206,3 +206,19 @@ REFUSED = {
 def test_bad_input_is_refused_with_advice(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_a_layer_reads_segment_by_segment_as_it_reads_the_whole_text():
+    from attnlib.layers import MultiHeadAttention
+    from attnlib.masks import causal_mask
+    from attnlib.positions import SegmentMemory
+
+    layer = MultiHeadAttention(12, 2, positions=Rope(6)).double()
+    text, memory = torch.randn(2, 9, 12, dtype=torch.float64), SegmentMemory(memory_len=6)
+    outputs = []
+    for segment in text.split(3, dim=1):
+        extended = memory.extend(segment)
+        outputs.append(layer(segment, extended, mask=causal_mask(3, extended.shape[1])))
+    assert_close(torch.cat(outputs, dim=1), layer(text, mask=causal_mask(9)))
+    unaware = layer(text[:, 6:], text[:, 6:], mask=causal_mask(3))  # sees no earlier segment
+    assert not torch.allclose(outputs[-1], unaware)

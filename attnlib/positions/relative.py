@@ -181,8 +181,8 @@ class SegmentMemory:
     followed by the new one, its queries from the new one only. No gradient flows into the past.
     Each layer has a memory of its own; each batch of texts starts with an empty one.
 
-    The layer needs positions that add to the scores, such as :class:`TransformerXL`: they put the
-    last query at the last key. Rotary ones would count the queries from 0.
+    The layer needs positions that act inside attention, such as :class:`TransformerXL`: the last
+    query sits at the last key.
 
     Args:
         memory_len: How many states are kept, in tokens.
