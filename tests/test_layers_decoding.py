@@ -200,9 +200,9 @@ def test_padding_in_front_stays_hidden_in_a_cache(first):
     assert_close(expected[1:, 3:], alone.detach())
 
 
-def test_positions_of_a_memory_count_from_its_own_start():
+def test_the_last_query_sits_at_the_last_token_of_a_memory():
     layer, x, memory = self_attention(positions=Rope(D_HEAD)), tokens(3), tokens(K_LEN)
-    query = layer.positions.rotate(split_heads(layer.to_query(x), HEADS))
+    query = layer.positions.rotate(split_heads(layer.to_query(x), HEADS), offset=K_LEN - 3)
     key, value = layer.keys_and_values(memory)
     output, _ = attention(query, layer.positions.rotate(key), value)
     assert_close(layer(x, memory), layer.to_output(merge_heads(output)))
