@@ -1,0 +1,104 @@
+"""The benchmark runs, measures something, and compares only what is equal."""
+
+import math
+import re
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+BENCH = Path(__file__).parent / "bench"
+RUN = BENCH / "run.py"
+
+
+@pytest.fixture(scope="module")
+def quick():
+    command = [sys.executable, RUN, "--quick"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def measure(monkeypatch):
+    monkeypatch.syspath_prepend(BENCH)
+    import measure
+
+    return measure
+
+
+def test_every_topic_prints_tables_of_finite_positive_ratios(quick):
+    topics = re.split(r"^## ", quick, flags=re.M)[1:]
+    assert [topic.split()[0] for topic in topics] == [
+        "fused_attention",
+        "multi_head",
+        "import_time",
+    ]
+    for topic in topics:
+        ratios = re.findall(r"(\S+) \((\S+) to (\S+)\)", topic)
+        assert len(ratios) >= 3
+        for median, low, high in ratios:
+            assert 0 < float(median) < math.inf
+            assert float(low) - 0.01 <= float(median) <= float(high) + 0.01  # rounded
+
+
+def test_every_row_is_as_long_as_the_header(quick):
+    lines = [line for line in quick.splitlines() if line.startswith("|")]
+    header, n_rows = "", 0
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        header = line if following.startswith("| ---") else header
+        assert line.count("|") == header.count("|")
+        n_rows += line != header and not line.startswith("| ---")
+    assert n_rows >= 20
+
+
+def test_the_quick_run_leaves_the_results_alone(quick):
+    results = BENCH / "results.md"
+    assert "1 x 2" in quick
+    assert not results.exists() or "| 1 x 2 |" not in results.read_text()
+
+
+def test_an_unknown_topic_is_refused_by_name():
+    command = [sys.executable, RUN, "fused_atention"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 2
+    assert "unknown topic fused_atention; choose from fused_attention, " in run.stderr
+
+
+def test_contenders_that_differ_are_not_compared(measure):
+    x = torch.arange(6.0)
+    measure.check_equal({"a": lambda: [x], "b": lambda: [x + 1e-7]}, tolerance=1e-5)
+    with pytest.raises(AssertionError, match="not close"):
+        measure.check_equal({"a": lambda: [x], "b": lambda: [x + 1e-3]}, tolerance=1e-5)
+    with pytest.raises(AssertionError):
+        measure.check_equal({"a": lambda: [x], "b": lambda: [x, x]}, tolerance=1e-5)
+
+
+def test_who_takes_longer_gets_a_ratio_above_one(measure):
+    def work(seconds):
+        measure.time.sleep(seconds)
+
+    contenders = {"slow": partial(work, 0.03), "fast": partial(work, 0.003)}
+    rounds = measure.time_rounds(contenders, measure.Effort(rounds=3, seconds=0.1))
+    assert rounds.ratio("slow", "fast").median > 2
+    assert rounds.ratio("fast", "slow").median < 0.5
+    assert rounds.ratio("fast", "fast").median == 1
+
+
+def test_peak_memory_sees_what_was_freed_again(measure):
+    def run(n_floats):
+        torch.ones(n_floats)  # freed at once
+
+    assert measure.peak_growth(partial(run, 10_000_000)) > 35  # 38 MB
+    assert measure.peak_growth(partial(run, 10)) < 2
+
+
+def test_a_promise_says_whether_it_was_kept(measure):
+    table = measure.Table("title", ["a"])
+    table.promise("this", 1.02, 1.03)
+    table.promise("that", 1.04, 1.03)
+    assert table.promises == [
+        "this: 1.020, at most 1.03 promised: kept",
+        "that: 1.040, at most 1.03 promised: **missed**",
+    ]
