@@ -156,7 +156,7 @@ class KVCache:
 
     @property
     def length(self) -> int:
-        """How many tokens are stored: the position of the next one."""
+        """How many tokens are stored, which is the position of the next one."""
         return self.layers[0].length
 
     @property

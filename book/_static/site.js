@@ -95,6 +95,19 @@
   });
   addEventListener("afterprint", () => { for (const fold of closed) fold.open = false; });
 
+  // ---- an open menu in the header closes at a click elsewhere, or at Escape ----
+  const menus = all(".header-menu");
+  addEventListener("click", (event) => {
+    for (const menu of menus) if (!menu.contains(event.target)) menu.open = false;
+  });
+  addEventListener("keydown", (event) => {
+    for (const menu of menus) {
+      if (event.key !== "Escape" || !menu.open) continue;
+      menu.open = false;
+      menu.querySelector("summary").focus();
+    }
+  });
+
   // ---- Ctrl+K or Cmd+K: search ----
   addEventListener("keydown", (event) => {
     if (!(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey || event.key.toLowerCase() !== "k") return;

@@ -159,7 +159,30 @@ def test_the_search_finds_a_word(browser, address, site, from_file):
     assert seen.complaints == []
 
 
-def test_each_notebook_can_be_downloaded(site, look):
+def test_the_first_file_leads_to_the_front_page(browser, site):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto((site / "index.html").as_uri())
+    page.wait_for_url("**/book/index.html")
+    context.close()
+
+
+def test_the_menu_of_downloads_opens_and_closes(browser, address):
+    page = _open(browser, address, "book/qkv.html")
+    menu = page.locator(".header-menu").last
+    menu.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert menu.get_by_text(".ipynb").first.is_visible()
+    page.keyboard.press("Escape")
+    assert menu.get_attribute("open") is None
+    assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
+    menu.locator("summary").click()
+    page.locator("h1").click()
+    assert menu.get_attribute("open") is None
+    page.context.close()
+
+
+def test_each_page_can_be_downloaded_as_it_was_written(site):
     for page in (p for p in pages() if Path(p).parts[0] == "book"):
         source = site / "_sources" / page.replace(".html", "")
         assert any(source.with_suffix(s).is_file() for s in (".ipynb", ".md")), source
