@@ -204,8 +204,8 @@ class Recurrent(nn.Module):
         if inside is not None:
             x = x.masked_fill(~inside, 0.0)  # or a NaN there would reach the gradients as 0 · NaN
         outputs = []
-        for t in range(length):
-            stepped = self.cell(x[:, t], state)
+        for t, step in enumerate(x.unbind(dim=1)):
+            stepped = self.cell(step, state)
             state = stepped if inside is None else _choose(inside[:, t], stepped, state)
             outputs.append(state[0])
         shown = torch.stack(outputs, dim=1)  # (B, L, H)
@@ -361,6 +361,7 @@ class AdditiveAttention(nn.Module):
         query: Float[Tensor, "batch q_len d_query"],
         memory: Float[Tensor, "batch k_len d_memory"],
         *,
+        keys: Float[Tensor, "batch k_len d_attention"] | None = None,
         mask: Bool[Tensor, "#batch 1 #q_len #k_len"] | None = None,
     ) -> Float[Tensor, "batch q_len d_memory"]:
         """Return the weighted average of the memory for each query.
@@ -368,6 +369,8 @@ class AdditiveAttention(nn.Module):
         Args:
             query: What asks; in a decoder, its state, as a sequence of one.
             memory: The tokens that answer.
+            keys: ``layer.to_key(memory)``, if it is at hand: a decoder asks the same memory at
+                every step, and computes its keys once.
             mask: ``True`` where a query may attend to a token; 4-D like every mask, with one head.
                 A query that may attend to nothing gets an output of exactly 0.
 
@@ -383,7 +386,13 @@ class AdditiveAttention(nn.Module):
             )
         if mask is not None:
             _check_one_head(mask)
-        pairs = self.to_query(query)[:, :, None] + self.to_key(memory)[:, None]  # (B, Lq, Lk, A)
+        keys = self.to_key(memory) if keys is None else keys
+        if keys.shape != (*memory.shape[:2], self.to_key.out_features):
+            raise ValueError(
+                f"keys must be to_key(memory), of shape "
+                f"{(*memory.shape[:2], self.to_key.out_features)}, got {tuple(keys.shape)}"
+            )
+        pairs = self.to_query(query)[:, :, None] + keys[:, None]  # (B, Lq, Lk, A)
         scores = self.to_score(torch.tanh(pairs))[..., 0]  # (B, Lq, Lk)
         weights = masked_softmax(scores[:, None], mask)  # (B, 1, Lq, Lk)
         for listener in self.listeners:

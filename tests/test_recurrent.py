@@ -322,6 +322,14 @@ def test_additive_attention_is_the_equation(mask, q_len):
     )
 
 
+def test_keys_may_be_at_hand():
+    layer = AdditiveAttention(2, 3, 11)
+    query, memory = torch.randn(2, 5, 2), torch.randn(2, 7, 3)
+    keys = layer.to_key(memory)
+    assert_close(layer(query, memory, keys=keys), layer(query, memory))
+    assert not torch.isclose(layer(query, memory, keys=2 * keys), layer(query, memory)).any()
+
+
 def test_a_hidden_token_cannot_change_the_output_and_a_seen_one_does():
     layer = AdditiveAttention(2, 3, 11)
     query, memory, mask = torch.randn(2, 1, 2), torch.randn(2, 7, 3), padding_mask(LENGTHS[:2], 7)
@@ -408,6 +416,13 @@ def test_a_recorder_hears_additive_attention_and_changes_nothing():
             lambda: AdditiveAttention(2, 3, 5)(torch.zeros(2, 1, 2), torch.zeros(3, 7, 3)),
             ValueError,
             "query and memory must agree in batch, got 2 and 3",
+        ),
+        (
+            lambda: AdditiveAttention(2, 3, 5)(
+                torch.zeros(2, 1, 2), torch.zeros(2, 7, 3), keys=torch.zeros(2, 7, 3)
+            ),
+            ValueError,
+            r"keys must be to_key\(memory\), of shape \(2, 7, 5\), got \(2, 7, 3\)",
         ),
         (
             lambda: AdditiveAttention(2, 3, 5)(torch.zeros(2, 2), torch.zeros(2, 7, 3)),

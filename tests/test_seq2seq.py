@@ -65,11 +65,11 @@ def test_the_two_contexts_differ_in_where_the_context_comes_from():
     source = Encoded(torch.randn(2, 7, 3), torch.randn(2, 3), torch.ones(2, 1, 1, 7) > 0)
     one, other = torch.randn(2, 5), torch.randn(2, 5)
     fixed, attention = FixedContext(5, 3, 11), AttentionContext(5, 3, 11)
-    assert torch.equal(fixed(one, source), source.summary)
-    assert torch.equal(fixed(other, source), source.summary)
-    assert not torch.isclose(attention(one, source), attention(other, source)).any()
+    assert torch.equal(fixed(source)(one), source.summary)
+    assert torch.equal(fixed(source)(other), source.summary)
+    assert not torch.isclose(attention(source)(one), attention(source)(other)).any()
     changed = source._replace(summary=source.summary + 1)
-    assert torch.equal(attention(one, changed), attention(one, source))
+    assert torch.equal(attention(changed)(one), attention(source)(one))
 
 
 def test_the_defaults_are_bahdanaus_sizes():
@@ -128,10 +128,10 @@ def test_sequences_of_a_batch_do_not_meet(kind, context):
 def test_a_step_at_a_time_is_the_whole_at_once(kind, context):
     model = Seq2Seq(CONFIG, context=context, **kind).double()
     logits = model(SOURCE, LENGTHS, TARGET)
-    source = model.encoder(SOURCE, LENGTHS)
+    start, look = model.decoder.start(model.encoder(SOURCE, LENGTHS))
     for cut in range(1, 5):
-        first, state = model.decoder(TARGET[:, :cut], model.decoder.first_state(source), source)
-        second, _ = model.decoder(TARGET[:, cut:], state, source)
+        first, state = model.decoder(TARGET[:, :cut], start, look)
+        second, _ = model.decoder(TARGET[:, cut:], state, look)
         assert_close(torch.cat([first, second], dim=1), logits)
 
 
@@ -154,6 +154,16 @@ def test_without_dropout_training_and_evaluation_agree_and_with_it_they_differ(c
     dropping.load_state_dict(model.state_dict())
     assert not torch.isclose(dropping(SOURCE, LENGTHS, TARGET), logits).all()
     assert torch.equal(dropping.eval()(SOURCE, LENGTHS, TARGET), logits)
+
+
+def test_the_keys_of_the_source_are_computed_once():
+    model = Seq2Seq(CONFIG, context=AttentionContext)
+    calls = []
+    model.decoder.context.attention.to_key.register_forward_hook(lambda *_: calls.append(1))
+    model(SOURCE, LENGTHS, TARGET)
+    assert len(calls) == 1
+    model.greedy(SOURCE, LENGTHS, max_len=6)
+    assert len(calls) == 2
 
 
 def test_each_step_of_the_decoder_is_heard_by_a_recorder():
@@ -198,7 +208,7 @@ def test_greedy_pads_after_the_end_and_stops_with_the_longest():
     script = torch.tensor([[5, 9, 9, 4], [5, 6, 9, 4]])  # what is likeliest at each step
     calls = []
 
-    def decoder(ids, state, source):
+    def decoder(ids, state, look):
         step = len(calls)
         calls.append(ids[:, 0].tolist())
         return torch.nn.functional.one_hot(script[:, step : step + 1], 13).float(), state

@@ -73,6 +73,9 @@ class Encoded(NamedTuple):
     mask: Bool[Tensor, "batch 1 1 k_len"]
 
 
+Look = Callable[[Float[Tensor, "batch d_hidden"]], Float[Tensor, "batch d_memory"]]
+
+
 class FixedContext(nn.Module):
     """The same vector at every step, however long the source was.
 
@@ -84,7 +87,8 @@ class FixedContext(nn.Module):
     Example:
         >>> mask = torch.ones(1, 1, 1, 4, dtype=torch.bool)
         >>> source = Encoded(torch.ones(1, 4, 3), torch.full((1, 3), 7.0), mask)
-        >>> FixedContext(5, 3, 8)(torch.zeros(1, 5), source)
+        >>> look = FixedContext(5, 3, 8)(source)
+        >>> look(torch.zeros(1, 5))
         tensor([[7., 7., 7.]])
 
     Source:
@@ -94,11 +98,9 @@ class FixedContext(nn.Module):
     def __init__(self, d_hidden: int, d_memory: int, d_attention: int) -> None:
         super().__init__()
 
-    def forward(
-        self, hidden: Float[Tensor, "batch d_hidden"], source: Encoded
-    ) -> Float[Tensor, "batch d_memory"]:
-        """Return the summary of the source, whatever the decoder's state."""
-        return source.summary
+    def forward(self, source: Encoded) -> Look:
+        """Return a function that gives the summary of the source, whatever the decoder's state."""
+        return lambda hidden: source.summary
 
 
 class AttentionContext(nn.Module):
@@ -112,7 +114,8 @@ class AttentionContext(nn.Module):
     Example:
         >>> mask = torch.ones(1, 1, 1, 4, dtype=torch.bool)
         >>> source = Encoded(torch.randn(1, 4, 3), torch.zeros(1, 3), mask)
-        >>> AttentionContext(5, 3, 8)(torch.zeros(1, 5), source).shape
+        >>> look = AttentionContext(5, 3, 8)(source)
+        >>> look(torch.zeros(1, 5)).shape
         torch.Size([1, 3])
 
     Source:
@@ -123,11 +126,11 @@ class AttentionContext(nn.Module):
         super().__init__()
         self.attention = AdditiveAttention(d_hidden, d_memory, d_attention)
 
-    def forward(
-        self, hidden: Float[Tensor, "batch d_hidden"], source: Encoded
-    ) -> Float[Tensor, "batch d_memory"]:
-        """Return the average of the source that the decoder's state asks for."""
-        return self.attention(hidden[:, None], source.memory, mask=source.mask)[:, 0]
+    def forward(self, source: Encoded) -> Look:
+        """Return a function that gives the average of the source that a state asks for."""
+        memory, _, mask = source
+        keys = self.attention.to_key(memory)  # once: the source stays the same at every step
+        return lambda hidden: self.attention(hidden[:, None], memory, keys=keys, mask=mask)[:, 0]
 
 
 class Encoder(nn.Module):
@@ -192,7 +195,8 @@ class Decoder(nn.Module):
         >>> encoder = Encoder(11, GRU(3, 5), d_model=3)
         >>> decoder = Decoder(13, GRU(3 + 5, 7), FixedContext(7, 5, 0), d_model=3)
         >>> source = encoder(torch.tensor([[4, 9, 6]]), torch.tensor([3]))
-        >>> logits, state = decoder(torch.tensor([[1, 8]]), decoder.first_state(source), source)
+        >>> state, look = decoder.start(source)
+        >>> logits, state = decoder(torch.tensor([[1, 8]]), state, look)
         >>> logits.shape
         torch.Size([1, 2, 13])
 
@@ -225,25 +229,26 @@ class Decoder(nn.Module):
         )
         self.to_logits = nn.Linear(d_hidden + d_model + d_memory, vocab_size)
 
-    def first_state(self, source: Encoded) -> tuple[Float[Tensor, "batch d_hidden"], ...]:
-        """The state before the first token, made from the summary of the source."""
-        return tuple(torch.tanh(layer(source.summary)) for layer in self.to_first_state)
+    def start(self, source: Encoded) -> tuple[tuple[Float[Tensor, "batch d_hidden"], ...], Look]:
+        """Return the state before the first token, and the way to look at this source."""
+        state = tuple(torch.tanh(layer(source.summary)) for layer in self.to_first_state)
+        return state, self.context(source)
 
     def forward(
         self,
         ids: Int[Tensor, "batch q_len"],
         state: tuple[Float[Tensor, "batch d_hidden"], ...],
-        source: Encoded,
+        look: Look,
     ) -> tuple[
         Float[Tensor, "batch q_len vocab_size"], tuple[Float[Tensor, "batch d_hidden"], ...]
     ]:
-        """Read the tokens written so far, and give logits for the one after each of them.
+        """Read tokens that are written, and give logits for the one after each of them.
 
         Args:
-            ids: In training the whole target behind its start (teacher forcing); in generation the
-                last token.
-            state: From :meth:`first_state`, or from the previous call.
-            source: From the encoder.
+            ids: In training the whole target from its start token on (teacher forcing); in
+                generation the last token.
+            state: From :meth:`start`, or from the previous call.
+            look: From :meth:`start`.
 
         Returns:
             ``(logits, state)``.
@@ -252,12 +257,12 @@ class Decoder(nn.Module):
             ValueError: If ``ids`` is not 2-D, holds no token, or has another batch than the source.
         """
         _check_ids("target", ids)
-        if len(ids) != len(source.memory):
-            raise ValueError(f"there are {len(source.memory)} sources, but {len(ids)} targets")
+        if len(ids) != len(state[0]):
+            raise ValueError(f"there are {len(state[0])} sources, but {len(ids)} targets")
         embedded = self.dropout(self.tokens(ids))  # (B, Lq, D)
         seen = []
         for previous in embedded.unbind(dim=1):
-            context = self.context(state[0], source)  # (B, Dm)
+            context = look(state[0])  # (B, Dm)
             state = self.writer.cell(torch.cat([previous, context], dim=-1), state)
             seen.append(torch.cat([state[0], previous, context], dim=-1))
         return self.to_logits(self.dropout(torch.stack(seen, dim=1))), state
@@ -328,8 +333,8 @@ class Seq2Seq(nn.Module):
             TypeError: If ``source_lengths`` is not a tensor of whole numbers.
             ValueError: If a shape or a length does not fit, or a sequence is empty.
         """
-        encoded = self.encoder(source, source_lengths)
-        return self.decoder(target, self.decoder.first_state(encoded), encoded)[0]
+        state, look = self.decoder.start(self.encoder(source, source_lengths))
+        return self.decoder(target, state, look)[0]
 
     @torch.no_grad()
     def greedy(
@@ -355,13 +360,12 @@ class Seq2Seq(nn.Module):
         """
         if max_len < 1:
             raise ValueError(f"max_len must be 1 or more, got {max_len}")
-        encoded = self.encoder(source, source_lengths)
-        state = self.decoder.first_state(encoded)
+        state, look = self.decoder.start(self.encoder(source, source_lengths))
         token = source.new_full((source.shape[0], 1), self.config.bos_id)
         ended = torch.zeros_like(token, dtype=torch.bool)
         written = []
         while len(written) < max_len and not ended.all():
-            logits, state = self.decoder(token, state, encoded)
+            logits, state = self.decoder(token, state, look)
             token = logits.argmax(-1).masked_fill(ended, self.config.pad_id)
             ended = ended | (token == self.config.eos_id)
             written.append(token)
