@@ -169,6 +169,12 @@ class MultiHeadAttention(nn.Module):
         if self.positions is not None:
             start = 0 if cache is None else cache.length
             last = key.shape[2] - query.shape[2]  # 0, unless x is the end of a longer memory
+            if last < 0:
+                raise ValueError(
+                    f"in a layer with positions x is the end of the memory, but x has "
+                    f"{query.shape[2]} tokens and the memory {key.shape[2]}; for cross-attention "
+                    "leave positions out"
+                )
             query = self.positions.rotate(query, start + last)
             key = self.positions.rotate(key, start)
         if cache is not None:

@@ -228,9 +228,16 @@ def test_a_memory_can_be_projected_once_and_asked_often(positions):
     key, value = layer.keys_and_values(memory)
     assert key.shape == value.shape == (BATCH, 3, K_LEN, D_HEAD)
     assert_close(key[:, 1], F.linear(memory, layer.to_key.weight[10:20], layer.to_key.bias[10:20]))
-    for length in (1, LENGTH):
+    for length in (1, K_LEN):
         x = tokens(length)
         assert torch.equal(layer(x, (key, value)), layer(x, memory))
+
+
+@pytest.mark.messages
+def test_positions_are_refused_where_the_memory_is_shorter_than_what_asks():
+    layer = self_attention(positions=Rope(D_HEAD))
+    with pytest.raises(ValueError, match="for cross-attention leave positions out"):
+        layer(tokens(K_LEN + 1), tokens(K_LEN))
 
 
 def test_keys_and_values_are_not_mixed_up():
