@@ -11,7 +11,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from attnlib.cache import KVCache
-from attnlib.layers import PreNorm
+from attnlib.generate import greedy
+from attnlib.layers import Attend, PreNorm
 from attnlib.masks import causal_mask, from_attention_mask, padding_mask
 from attnlib.models.gpt import GPT, GPTConfig, gpt_state_from_hugging_face
 from attnlib.positions import (
@@ -433,6 +434,64 @@ def test_recording_changes_nothing():
             rest = model(ids[:, 4:], padding=PADDING, cache=cache)
     assert_close(torch.cat([start, rest], dim=1), expected)
     assert [tuple(m.weights.shape) for m in maps] == [(3, 3, 4, 4)] * 2 + [(3, 3, 3, 7)] * 2
+
+
+# -------------------------------------------------------------------- ability, and the cheat
+
+SYMBOLS, TEXT = 5, 12
+
+
+class SeesAll(Attend):
+    """Attention whose mask got lost."""
+
+    def forward(self, query, key, value, *, mask=None, bias=None):
+        return super().forward(query, key, value, bias=bias)
+
+
+def sums(starts):
+    """Texts whose every token is the sum of the two before it, modulo the number of symbols."""
+    texts = starts
+    while texts.shape[1] < TEXT:
+        texts = torch.cat([texts, texts[:, -2:].sum(1, keepdim=True) % SYMBOLS], dim=1)
+    return texts
+
+
+EVERY_TEXT = sums(torch.cartesian_prod(torch.arange(SYMBOLS), torch.arange(SYMBOLS)))
+
+
+def next_token_loss(model, texts):
+    logits = model(texts[:, :-1])
+    return nn.functional.cross_entropy(logits.flatten(0, 1), texts[:, 1:].flatten())
+
+
+def trained(seed, attend=Attend):
+    """Train a small GPT on all texts: its loss, and the share of the tokens it writes right."""
+    torch.manual_seed(seed)
+    model = GPT(GPTConfig(SYMBOLS, 64, 2, 1, 256, TEXT, 0.0))
+    for layer in model.layers:
+        layer.attention.attend = attend()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    for _ in range(250):
+        loss = next_token_loss(model, EVERY_TEXT)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        loss = next_token_loss(model, EVERY_TEXT).item()
+    written = greedy(model, EVERY_TEXT[:, :2], max_new_tokens=TEXT - 2)
+    return loss, (written == EVERY_TEXT[:, 2:]).float().mean().item()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_it_learns_sums_and_without_its_mask_it_learns_to_cheat(seed):
+    # The second token is a throw of a die, so a loss below this one has seen the answers.
+    least = torch.tensor(float(SYMBOLS)).log().item() / (TEXT - 1)  # 0.146 nats
+    loss, right = trained(seed)
+    assert least < loss < 1.5 * least  # of 10 seeds, the worst: 1.19
+    assert right > 0.9  # 0.976
+    loss, right = trained(seed, SeesAll)
+    assert loss < least / 10  # 1 / 141
+    assert right < 0.5  # 0.31; a guess is right one time in five
 
 
 # ------------------------------------------------------------------- copies, states, precision
