@@ -198,7 +198,11 @@ def _label_ticks(
             for text in axis.get_ticklabels():
                 text.set_parse_math(False)  # a token may be "$": it is text, not a formula
     if columns is not None and max(map(len, columns)) > 3:
-        ax.tick_params(axis="x", labelrotation=90 if shape[1] > _MOST_NUMBERS else 45)
+        look = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+        if shape[1] > _MOST_NUMBERS:  # the labels are close, and at 45 degrees they would cross
+            look = {"rotation": 90}
+        for text in ax.get_xticklabels():
+            text.set(**look)
     ax.tick_params(length=0)
 
 

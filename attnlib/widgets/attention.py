@@ -1,6 +1,7 @@
 """The attention lab: scores, scale, mask, softmax and output, with a switch for each of them."""
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -238,9 +239,9 @@ class AttentionLab(Lab):
     def still(self) -> Figure:
         """Draw the weights as a heat map."""
         now = self.result()
-        side = 0.5 * len(self.tokens)
-        figure = Figure(figsize=(2.4 + side, 1.9 + side), layout="constrained")
-        heatmap(
+        width, height = 3 + 0.5 * len(self.tokens), 2.4 + 0.5 * len(self.tokens)
+        figure = Figure(figsize=(width, height), layout="constrained")
+        ax = heatmap(
             now.weights,
             rows=_names(self.tokens),
             columns=_names(self.tokens),
@@ -248,7 +249,10 @@ class AttentionLab(Lab):
             limits=(0, 1),
             ax=figure.subplots(),
         )
-        figure.suptitle(f"Attention weights\n{self._settings()}", fontsize=9)
+        ax.set_xlabel("key")
+        ax.set_ylabel("query")
+        settings = textwrap.fill(self._settings(), int(12 * width))  # 12 letters to an inch
+        figure.suptitle(f"Attention weights\n{settings}", fontsize=9)
         return figure
 
     @traitlets.observe("mask_kind")

@@ -1,5 +1,6 @@
 """The attention lab as Python sees it: its numbers, its switches and what it refuses."""
 
+import io
 import json
 import math
 
@@ -192,6 +193,18 @@ def test_the_still_shows_the_weights_with_their_tokens(numbers):
     written = {t.get_position()[::-1]: t.get_text() for t in ax.texts}
     weights = lab.result().weights
     assert written == {(i, j): f"{weights[i, j]:.2f}" for i in range(5) for j in range(i + 1)}
+
+
+@pytest.mark.parametrize("count", [1, 5, 12])
+def test_nothing_in_the_still_is_cut_off(count):
+    x = torch.zeros(count, 7)
+    words = ["animal"] * count
+    switches = {"mask_kind": "padding", "polarity": "blocked", "softmax_over": "queries"}
+    figure = AttentionLab(words, x, x, x, scaled=False, temperature=0.63, **switches).still()
+    figure.savefig(io.BytesIO())  # lays it out
+    drawn = figure.get_tightbbox()  # in inches
+    width, height = figure.get_size_inches()
+    assert min(drawn.x0, drawn.y0, width - drawn.x1, height - drawn.y1) >= 0
 
 
 X = torch.zeros(2, 3)

@@ -219,7 +219,7 @@ def test_a_range_is_shown_only_with_its_mask(page):
 
 def test_a_click_on_a_cell_draws_and_starts_from_the_mask_shown(page, lab):
     control(page, "Mask").select_option("causal")
-    page.get_by_role("button", name="the to it: False, blocked").click()
+    page.get_by_role("button", name="the to it: False, blocked", pressed=False).click()
     give_to_python(page, lab)
     assert lab.mask_kind == "drawn"
     assert lab.drawn == [
@@ -230,7 +230,8 @@ def test_a_click_on_a_cell_draws_and_starts_from_the_mask_shown(page, lab):
         [True, True, True, True, True],
     ]
     assert lab.selected == 0
-    assert page.get_by_role("button", name="the to it: True, may attend").count() == 1
+    drawn = page.get_by_role("button", name="the to it: True, may attend", pressed=True)
+    assert drawn.count() == 1
 
 
 def test_choosing_drawn_starts_from_the_mask_shown_too(page, lab):
@@ -267,6 +268,7 @@ def test_when_python_turns_a_switch_the_view_follows(page):
     set_switches(page, scaled=False, temperature=2.5, mask_kind="window", radius=3, selected=4)
     assert not control(page, "Scale").is_checked()
     assert page.locator(".lab-value").first.inner_text() == "2.50"
+    assert control(page, "Temperature").get_attribute("aria-valuetext") == "2.50"
     assert control(page, "Mask").input_value() == "window"
     assert control(page, "Window reach").input_value() == "3"
     assert control(page, "Explain query").input_value() == "tired"
