@@ -124,8 +124,11 @@ STICKS_OUT = """() => {
 }"""
 
 
+OPEN_ALL_FOLDS = "for (const fold of document.querySelectorAll('article details')) fold.open = true"
+
+
 def look_at(browser, home: str, name: str) -> Look:
-    """Open a page and look at it in both colours and on narrow screens."""
+    """Open a page and look at it in both colours and, with all folds open, on narrow screens."""
     context = browser.new_context(
         viewport={"width": 1280, "height": 900},
         color_scheme="light",
@@ -139,6 +142,7 @@ def look_at(browser, home: str, name: str) -> Look:
         look.axe["light"] = violations(page)
         switch_to(page, "dark")
         look.axe["dark"] = violations(page, colours_only=True)
+        page.evaluate(OPEN_ALL_FOLDS)
         for width in (ZOOMED, PHONE, SMALL_PHONE):
             page.set_viewport_size({"width": width, "height": 800})
             look.overflow[width] = page.evaluate(STICKS_OUT)

@@ -1,11 +1,12 @@
 """Every link, anchor and picture of the built site, without a browser."""
 
+import os
 import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from built_site import Page
+from built_site import Page, is_stale
 
 FILE_NAME = re.compile(r"\S+\.(png|jpe?g|svg|gif|webp)$")
 
@@ -67,6 +68,19 @@ def test_no_page_loads_anything_from_another_host(parsed):
         if tag in ("script", "link", "img", "iframe", "source") and "//" in address[:8]
     ]
     assert loads == []
+
+
+def test_a_site_is_stale_once_a_source_is_younger(tmp_path):
+    site, source = tmp_path / "_build" / "html", tmp_path / "book" / "page.md"
+    for folder in (site, source.parent):
+        folder.mkdir(parents=True)
+    source.touch()
+    assert is_stale(site, tmp_path)  # not built yet
+    (site / "index.html").touch()
+    os.utime(source, (0, 0))
+    assert not is_stale(site, tmp_path)
+    os.utime(source, (2**31, 2**31))
+    assert is_stale(site, tmp_path)
 
 
 def test_a_broken_link_and_a_wordless_picture_are_found(tmp_path):

@@ -35,6 +35,17 @@ def test_a_page_never_scrolls_sideways(look, page):
 
 
 @every_page
+def test_every_icon_is_drawn(browser, address, page):
+    opened = _open(browser, address, page)
+    icons = opened.locator(".icon").evaluate_all(
+        "icons => icons.map((e) => [e.className, getComputedStyle(e).maskImage.slice(0, 9)])"
+    )
+    opened.context.close()
+    assert len(icons) >= 5
+    assert [name for name, mask in icons if mask != 'url("data'] == []
+
+
+@every_page
 def test_a_page_works_when_opened_from_a_file(browser, site, page):
     context = browser.new_context()
     opened = context.new_page()
