@@ -1,91 +1,87 @@
-"""How long the attention lab takes to answer a switch, at 12 tokens.
-
-Run it with ``python tests/bench/lab_speed.py``.
-
-Each switch is turned again and again in a real browser. "answered" is the time from the event
-until the page is laid out anew: all that stands between the reader's click and the next frame,
-besides painting. "on screen" lasts until the browser has painted. One frame is 16.7 ms.
-"""
+"""How long the attention lab takes to answer a switch, at 12 tokens, in a real browser."""
 
 import statistics
 import sys
 from pathlib import Path
 
 import torch
-
-sys.path.append(str(Path(__file__).parents[1]))
-
-from browser import HOW_TO_GET_ONE, chromium, find_chromium
-from lab_page import open_lab
+from measure import Effort, Table
 
 from attnlib.widgets.attention import AttentionLab
 
-ROUNDS = 40
+sys.path.append(str(Path(__file__).parents[1]))
+from browser import HOW_TO_GET_ONE, chromium, find_chromium
+from lab_page import open_lab
+
+FRAME = 16  # ms
 SWITCHES = {
-    "scale": "turn(box('Scale'))",
-    "d_k": "pick('d_k', i)",
-    "temperature": "slide('Temperature', -1 + (i % 40) / 20)",
-    "mask": "pick('Mask', i)",
-    "polarity": "pick('True means', i)",
-    "softmax axis": "pick('Softmax', i)",
-    "query": "pick('Explain', i)",
-    "a drawn cell": "turn(document.querySelectorAll('td button')[(7 * i) % 144])",
+    "scale": "find('Scale').click()",
+    "polarity": "next(find('True means'))",
+    "d_k": "next(find('d_k'))",
+    "temperature": "slide(find('Temperature'), -1 + (i % 40) / 20)",
+    "mask": "next(find('Mask'))",
+    "softmax axis": "next(find('Softmax'))",
+    "query": "next(find('Explain'))",
+    "a drawn cell": "document.querySelectorAll('td button')[(7 * i) % 144].click()",
 }
-MEASURE = """async ([code, rounds]) => {
+TURN = """async ([code, count, paint]) => {
   const labels = [...document.querySelectorAll('label')];
-  const label = (words) => labels.find((one) => one.textContent.startsWith(words));
-  const box = (words) => label(words).querySelector('input');
-  const turn = (node) => node.click();
-  const pick = (words, i) => {
-    const select = label(words).querySelector('select');
+  const find = (words) => labels.find((label) => label.textContent.startsWith(words))
+    .querySelector('select, input');
+  const next = (select) => {
     select.selectedIndex = (select.selectedIndex + 1) % select.options.length;
     select.dispatchEvent(new Event('change'));
   };
-  const slide = (words, value) => {
-    box(words).value = value;
-    box(words).dispatchEvent(new Event('input'));
-  };
-  const act = new Function('i', 'box', 'turn', 'pick', 'slide', code);
-  const painted = () => new Promise((done) => requestAnimationFrame(() => {
-    const channel = new MessageChannel();
-    channel.port1.onmessage = done;
-    channel.port2.postMessage(0);
-  }));
+  const slide = (range, value) => { range.value = value; range.dispatchEvent(new Event('input')); };
+  const turn = new Function('i', 'find', 'next', 'slide', code);
   const times = [];
-  for (let i = 0; i < rounds; i++) {
-    await painted();
+  for (let i = 0; i < count; i++) {
     const start = performance.now();
-    act(i, box, turn, pick, slide);
+    turn(i, find, next, slide);
     document.body.offsetHeight; // lays the page out
-    const answered = performance.now() - start;
-    await painted();
-    times.push([answered, performance.now() - start]);
+    times.push(performance.now() - start);
+    if (paint) await new Promise(requestAnimationFrame);
   }
   return times;
 }"""
 
 
-def main() -> None:
-    """Print a row for each switch."""
+def run(effort: Effort, quick: bool) -> list[Table]:
     path = find_chromium()
     if path is None:
-        sys.exit(HOW_TO_GET_ONE)
-    torch.manual_seed(0)
-    query, key, value = torch.randn(3, 12, 8)
+        raise SystemExit(HOW_TO_GET_ONE)
+    query, key, value = torch.randn(3, 12, 8, generator=torch.Generator().manual_seed(0))
     lab = AttentionLab([f"token {i}" for i in range(12)], query, key, value, mask_kind="causal")
-    print(f"{'ms':14}{'answered':>20}{'on screen':>20}")
-    print(f"{'':14}" + 2 * f"{'median    max':>20}")
     with chromium(path) as browser:
-        for width in (390, 1280):
-            page = open_lab(browser, lab, width=width)
-            print(f"{width} px wide")
-            for name, code in SWITCHES.items():
-                pairs = page.evaluate(MEASURE, [code, ROUNDS])
-                columns = zip(*pairs, strict=True)
-                cells = [f"{statistics.median(c):13.1f}{max(c):7.1f}" for c in columns]
-                print(f"{name:14}" + "".join(cells))
-            page.close()
+        return [_table(browser, lab, width, 4 if quick else 100) for width in (390, 1280)]
 
 
-if __name__ == "__main__":
-    main()
+def _table(browser, lab: AttentionLab, width: int, count: int) -> Table:
+    """Answered: from the event until the page is laid out. Painted: until the frame is drawn.
+
+    The main thread's own time does not grow when other programs are busy; the clock's does.
+    """
+    header = ["switch", "answered, clock", "answered, CPU", "painted, CPU"]
+    table = Table(f"ms for each turn of a switch, 12 tokens, {width} px wide", header)
+    page = open_lab(browser, lab, width=width)
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    answers = []
+    for name, code in SWITCHES.items():
+        page.evaluate(TURN, [code, 4, True])  # the first turns compile
+        before = _main_thread(session)
+        clock = statistics.median(page.evaluate(TURN, [code, count, False]))
+        answered = (_main_thread(session) - before) / count
+        page.evaluate(TURN, [code, count, True])
+        painted = (_main_thread(session) - before) / count - answered
+        table.add(name, f"{clock:.1f}", f"{answered:.1f}", f"{painted:.1f}")
+        answers.append(answered)
+    table.promise("the slowest switch, answered, ms of CPU", max(answers), FRAME)
+    page.close()
+    return table
+
+
+def _main_thread(session) -> float:
+    """Milliseconds that the page's main thread has worked so far."""
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return 1e3 * next(entry["value"] for entry in metrics if entry["name"] == "TaskDuration")
