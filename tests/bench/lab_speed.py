@@ -1,11 +1,14 @@
-"""How long the attention lab takes to answer a switch, at 12 tokens, in a real browser."""
+"""How long the attention lab takes to answer a switch: ``python tests/bench/lab_speed.py``.
+
+At 12 tokens, the most there are, in a real browser. One frame is 16 ms.
+"""
 
 import statistics
 import sys
 from pathlib import Path
 
 import torch
-from measure import Effort, Table
+from measure import Table
 
 from attnlib.widgets.attention import AttentionLab
 
@@ -14,6 +17,7 @@ from browser import HOW_TO_GET_ONE, chromium, find_chromium
 from lab_page import open_lab
 
 FRAME = 16  # ms
+TURNS = 100
 SWITCHES = {
     "scale": "find('Scale').click()",
     "polarity": "next(find('True means'))",
@@ -46,17 +50,18 @@ TURN = """async ([code, count, paint]) => {
 }"""
 
 
-def run(effort: Effort, quick: bool) -> list[Table]:
+def main() -> None:
     path = find_chromium()
     if path is None:
-        raise SystemExit(HOW_TO_GET_ONE)
+        sys.exit(HOW_TO_GET_ONE)
     query, key, value = torch.randn(3, 12, 8, generator=torch.Generator().manual_seed(0))
     lab = AttentionLab([f"token {i}" for i in range(12)], query, key, value, mask_kind="causal")
     with chromium(path) as browser:
-        return [_table(browser, lab, width, 4 if quick else 100) for width in (390, 1280)]
+        for width in (390, 1280):
+            print(_table(browser, lab, width), flush=True)
 
 
-def _table(browser, lab: AttentionLab, width: int, count: int) -> Table:
+def _table(browser, lab: AttentionLab, width: int) -> Table:
     """Answered: from the event until the page is laid out. Painted: until the frame is drawn.
 
     The main thread's own time does not grow when other programs are busy; the clock's does.
@@ -70,10 +75,10 @@ def _table(browser, lab: AttentionLab, width: int, count: int) -> Table:
     for name, code in SWITCHES.items():
         page.evaluate(TURN, [code, 4, True])  # the first turns compile
         before = _main_thread(session)
-        clock = statistics.median(page.evaluate(TURN, [code, count, False]))
-        answered = (_main_thread(session) - before) / count
-        page.evaluate(TURN, [code, count, True])
-        painted = (_main_thread(session) - before) / count - answered
+        clock = statistics.median(page.evaluate(TURN, [code, TURNS, False]))
+        answered = (_main_thread(session) - before) / TURNS
+        page.evaluate(TURN, [code, TURNS, True])
+        painted = (_main_thread(session) - before) / TURNS - answered
         table.add(name, f"{clock:.1f}", f"{answered:.1f}", f"{painted:.1f}")
         answers.append(answered)
     table.promise("the slowest switch, answered, ms of CPU", max(answers), FRAME)
@@ -85,3 +90,7 @@ def _main_thread(session) -> float:
     """Milliseconds that the page's main thread has worked so far."""
     metrics = session.send("Performance.getMetrics")["metrics"]
     return 1e3 * next(entry["value"] for entry in metrics if entry["name"] == "TaskDuration")
+
+
+if __name__ == "__main__":
+    main()

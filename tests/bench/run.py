@@ -14,7 +14,6 @@ from pathlib import Path
 
 import fused_attention
 import import_time
-import lab_speed
 import multi_head
 import torch
 from measure import Effort
@@ -23,7 +22,6 @@ TOPICS = {
     "fused_attention": fused_attention.run,
     "multi_head": multi_head.run,
     "import_time": import_time.run,
-    "lab_speed": lab_speed.run,
 }
 RESULTS = Path(__file__).with_name("results.md")
 HOW = """\
