@@ -83,7 +83,8 @@ PICK_ONE_TEXT_OF_EACH_KIND = """() => {
 
 
 RUN_AXE = """async ([where, options]) => {
-  const result = await axe.run(where || document, { ...options, resultTypes: ["violations"] });
+  const all = { ...options, resultTypes: ["violations"], preload: false };  // it asks for no file
+  const result = await axe.run(where || document, all);
   return result.violations.map(({ id, nodes }) =>
     `${id} (${nodes.length}): ${nodes[0].html.slice(0, 200)} ${nodes[0].failureSummary}`);
 }"""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from built_site import pages
-from look import settle, violations, watch
+from look import settle, switch_to, violations, watch
 
 every_page = pytest.mark.parametrize("page", pages())
 
@@ -152,7 +152,7 @@ def test_on_a_phone_the_menus_open_and_close_by_keyboard(browser, address):
 @pytest.mark.parametrize("from_file", [False, True], ids=["over http", "from a file"])
 def test_the_search_finds_a_word(browser, address, site, from_file):
     home = site.as_uri() + "/" if from_file else address
-    context = browser.new_context()
+    context = browser.new_context(color_scheme="light", reduced_motion="reduce")
     page = context.new_page()
     seen = watch(page, home.rstrip("/"))
     page.goto(home + "book/index.html", wait_until="load")
@@ -161,6 +161,9 @@ def test_the_search_finds_a_word(browser, address, site, from_file):
     page.keyboard.press("Enter")
     page.wait_for_selector("#search-results li a")
     page.wait_for_function("!/Searching/.test(document.getElementById('search-results').innerText)")
+    assert violations(page) == []
+    switch_to(page, "dark")
+    assert violations(page, colours_only=True) == []
     if not from_file:
         assert "QW_Q" not in page.locator("#search-results").inner_text()  # a formula told twice
     hits = page.locator("#search-results li a").evaluate_all("links => links.map((a) => a.href)")
