@@ -213,11 +213,14 @@ function show(parts, state, now, names) {
   });
   const likeValues = around(state.value);
   parts.output.show(now.output, { selected, place: likeValues, note: "weights × V" });
-  parts.value.show(state.value, { selected, place: likeValues });
-  for (const name of ["query", "key"]) {
-    const unused = (_, column) => column >= state.d_k;
-    parts[name].show(state[name], { selected, place: around(state[name]), blocked: unused });
-  }
+  const unused = (_, column) => column >= state.d_k;
+  parts.query.show(state.query, {
+    selected, place: around(state.query), blocked: unused, note: "what each token looks for",
+  });
+  parts.key.show(state.key, {
+    place: around(state.key), blocked: unused, note: "what each token offers",
+  });
+  parts.value.show(state.value, { place: likeValues, note: "what each token hands over" });
 }
 
 function render({ model, el }) {
