@@ -310,16 +310,16 @@ def _write(
     pad_id: int,
 ) -> Int[Tensor, "batch new"]:
     """Let ``choose`` pick a token from the logits, until all texts have ended."""
-    written, ended = [], None
+    written = []
+    ended = torch.zeros(len(text.unread), dtype=torch.bool, device=text.unread.device)
     while True:
         token = choose(text.logits())  # (B,)
+        written.append(token if eos_id is None else token.masked_fill(ended, pad_id))
         if eos_id is not None:
-            token = token if ended is None else token.masked_fill(ended, pad_id)
-            ended = token == eos_id if ended is None else ended | (token == eos_id)
-        written.append(token)
-        if len(written) == max_new_tokens or (ended is not None and ended.all()):
+            ended = ended | (token == eos_id)
+        if len(written) == max_new_tokens or (eos_id is not None and ended.all()):
             return torch.stack(written, dim=1)
-        text.append(token)
+        text.append(token)  # a text that has ended goes on unseen
 
 
 class _Best:
