@@ -316,6 +316,8 @@ def test_words_are_ranked_by_how_often_they_come_and_rare_ones_are_unknown():
     assert corpus.vocabulary.words[3:5] == ["<unk>", "<eop>"]
     counts = corpus.training.bincount(minlength=300)
     assert (counts[5:].diff() <= 0).all()
+    assert counts[5] > 1000  # "." and "the" come in nearly every paragraph
+    assert {"the", "."} <= set(corpus.vocabulary.words[5:10])
     assert counts[4] == len(prose()[0])  # a mark behind each paragraph
     larger = word_corpus(vocab_size=1000)
     assert larger.vocabulary.words[:300] == corpus.vocabulary.words

@@ -202,6 +202,15 @@ def test_greedy_takes_the_likeliest_token_of_the_full_pass(kind, context, seed):
         assert row.tolist() == expected + [0] * (len(row) - len(expected))
 
 
+def test_generation_keeps_nothing_for_a_backward_pass():
+    model = Seq2Seq(CONFIG)
+    graphs = []
+    model.decoder.register_forward_hook(lambda *call: graphs.append(call[-1][0].requires_grad))
+    model(SOURCE, LENGTHS, TARGET)
+    model.greedy(SOURCE, LENGTHS, max_len=1)
+    assert graphs == [True, False]
+
+
 def test_greedy_pads_after_the_end_and_stops_with_the_longest():
     config = Seq2SeqConfig(11, 13, d_model=2, d_hidden=5, pad_id=12, bos_id=7, eos_id=9)
     model = Seq2Seq(config)

@@ -170,6 +170,9 @@ def test_the_progress_bar_shows_when_asked_and_is_silent_otherwise(capfd):
     assert out == ""
     assert "2/2" in err
     assert re.search(r"loss=\d", err)
+    *_, wiped, after = err.split("\r")
+    assert not wiped.strip()  # it leaves no trace
+    assert after == ""
 
 
 def test_a_generator_may_be_endless_and_is_not_drawn_further_than_needed():
