@@ -10,7 +10,7 @@ where one is turned into another.
 """
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor
 
 # ---------------------------------------------------------------------------------- builders
@@ -90,7 +90,7 @@ def window_mask(
     return (distance <= radius * dilation) & (distance % dilation == 0)
 
 
-def padding_mask(lengths: Int[Tensor, " batch"], k_len: int) -> Bool[Tensor, "batch 1 1 k_len"]:
+def padding_mask(lengths: Integer[Tensor, " batch"], k_len: int) -> Bool[Tensor, "batch 1 1 k_len"]:
     """Hide the padding behind each sequence.
 
     Args:
@@ -115,7 +115,7 @@ def padding_mask(lengths: Int[Tensor, " batch"], k_len: int) -> Bool[Tensor, "ba
 
 
 def left_padding_mask(
-    lengths: Int[Tensor, " batch"], k_len: int
+    lengths: Integer[Tensor, " batch"], k_len: int
 ) -> Bool[Tensor, "batch 1 1 k_len"]:
     """Hide the padding in front of each sequence, where batched generation puts it.
 
@@ -214,7 +214,7 @@ def random_block_mask(
 
 
 def prefix_mask(
-    prefix_lengths: Int[Tensor, " batch"], q_len: int, k_len: int | None = None
+    prefix_lengths: Integer[Tensor, " batch"], q_len: int, k_len: int | None = None
 ) -> Bool[Tensor, "batch 1 q_len k_len"]:
     """Let everything see the prefix, and be causal after it (a prefix language model).
 
@@ -246,7 +246,7 @@ def prefix_mask(
 
 
 def document_mask(
-    documents: Int[Tensor, "batch k_len"], q_len: int | None = None
+    documents: Integer[Tensor, "batch k_len"], q_len: int | None = None
 ) -> Bool[Tensor, "batch 1 q_len k_len"]:
     """Keep documents that share one sequence from seeing each other.
 
@@ -278,7 +278,7 @@ def document_mask(
 
 
 def from_attention_mask(
-    keep: Int[Tensor, "batch k_len"] | Bool[Tensor, "batch k_len"],
+    keep: Integer[Tensor, "batch k_len"] | Bool[Tensor, "batch k_len"],
 ) -> Bool[Tensor, "batch 1 1 k_len"]:
     """Read the ``attention_mask`` of a Hugging Face tokenizer: 1 = keep, 0 = padding.
 

@@ -72,8 +72,9 @@ def test_there_are_as_many_keys_as_queries_unless_told(build):
     assert torch.equal(build(5), build(5, 5))
 
 
-def test_a_padding_mask_hides_the_end():
-    lengths = torch.tensor([3, 0, 5])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_a_padding_mask_hides_the_end(dtype):
+    lengths = torch.tensor([3, 0, 5], dtype=dtype)
     assert_drawn(padding_mask(lengths, 5), "xxx..", ".....", "xxxxx")
 
 
@@ -82,16 +83,16 @@ def test_a_left_padding_mask_hides_the_start():
     assert_drawn(left_padding_mask(lengths, 5), "..xxx", ".....", "xxxxx")
 
 
-GLOBAL = torch.tensor([[True, False, False, True, False], [False] * 5])
+GLOBAL = torch.tensor([[True, False, True, False, False], [False] * 5])
 
 
 def test_a_global_mask_shows_a_global_token_to_all_and_all_to_it():
-    first = "xxxxx x..x. x..x. xxxxx x..x."
+    first = "xxxxx x.x.. xxxxx x.x.. x.x.."
     assert_drawn(global_mask(GLOBAL), first, "..... ..... ..... ..... .....")
 
 
 def test_a_global_mask_for_the_last_queries_only():
-    assert_drawn(global_mask(GLOBAL, 2), "xxxxx x..x.", "..... .....")
+    assert_drawn(global_mask(GLOBAL, 3), "xxxxx x.x.. x.x..", "..... ..... .....")
 
 
 def test_a_prefix_mask_is_causal_after_the_prefix():
@@ -177,7 +178,9 @@ def test_hugging_face_keeps_the_ones(dtype):
 
 def test_hugging_face_gets_ones_to_keep():
     ours = drawn("xx. .xx")[:, None, None]
-    assert torch.equal(to_attention_mask(ours), torch.tensor([[1, 1, 0], [0, 1, 1]]))
+    theirs = to_attention_mask(ours)
+    assert theirs.dtype == torch.int64
+    assert theirs.tolist() == [[1, 1, 0], [0, 1, 1]]
 
 
 def test_torch_ignores_what_is_true_in_a_key_padding_mask():
