@@ -75,35 +75,6 @@ def test_there_are_enough_different_sentences():
     assert len(set(SENTENCES)) == len(SENTENCES) >= 50
 
 
-# -------------------------------------------------------------------------------------- parity
-
-
-def test_the_token_vectors_equal_hugging_faces(encoder):
-    from transformers import BertModel
-
-    theirs = BertModel.from_pretrained(FOLDER, dtype=torch.float64).eval()
-    ours = copy.deepcopy(encoder.bert).double()
-    ids, lengths = encoder.batch([APPLE, "An apple a day", "", "word " * 40])
-    mask = padding_mask(lengths, ids.shape[1])
-    with torch.no_grad():
-        output = ours(ids, mask=mask)
-        expected = theirs(ids, attention_mask=to_attention_mask(mask)).last_hidden_state
-    assert_close(output, expected)
-
-
-def test_the_sentence_vectors_equal_the_published_pipelines(encoder, sentence_transformers):
-    expected = sentence_transformers.encode(SENTENCES, convert_to_tensor=True, batch_size=16)
-    batches = [SENTENCES[i : i + 16] for i in range(0, len(SENTENCES), 16)]
-    with torch.no_grad():
-        ours = torch.cat([encoder.embed(batch) for batch in batches])
-    assert_close(ours, expected)
-
-
-def test_the_tokens_equal_the_published_pipelines(encoder, sentence_transformers):
-    expected = [sentence_transformers.tokenizer(s, truncation=True)["input_ids"] for s in SENTENCES]
-    assert [encoder.batch([s])[0][0].tolist() for s in SENTENCES] == expected
-
-
 # ---------------------------------------------------------------------------------- properties
 
 
@@ -273,3 +244,32 @@ def test_what_is_no_list_of_sentences_is_refused(encoder, sentences, error, word
     for call in (encoder.batch, encoder, encoder.embed):
         with pytest.raises(error, match=words):
             call(sentences)
+
+
+# -------------------------------------------------------------------------------------- parity
+
+
+def test_the_token_vectors_equal_hugging_faces(encoder):
+    from transformers import BertModel
+
+    theirs = BertModel.from_pretrained(FOLDER, dtype=torch.float64).eval()
+    ours = copy.deepcopy(encoder.bert).double()
+    ids, lengths = encoder.batch([APPLE, "An apple a day", "", "word " * 40])
+    mask = padding_mask(lengths, ids.shape[1])
+    with torch.no_grad():
+        output = ours(ids, mask=mask)
+        expected = theirs(ids, attention_mask=to_attention_mask(mask)).last_hidden_state
+    assert_close(output, expected)
+
+
+def test_the_sentence_vectors_equal_the_published_pipelines(encoder, sentence_transformers):
+    expected = sentence_transformers.encode(SENTENCES, convert_to_tensor=True, batch_size=16)
+    batches = [SENTENCES[i : i + 16] for i in range(0, len(SENTENCES), 16)]
+    with torch.no_grad():
+        ours = torch.cat([encoder.embed(batch) for batch in batches])
+    assert_close(ours, expected)
+
+
+def test_the_tokens_equal_the_published_pipelines(encoder, sentence_transformers):
+    expected = [sentence_transformers.tokenizer(s, truncation=True)["input_ids"] for s in SENTENCES]
+    assert [encoder.batch([s])[0][0].tolist() for s in SENTENCES] == expected
