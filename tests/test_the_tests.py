@@ -35,7 +35,7 @@ def checks_something(test: Function) -> bool:
                 return True
         elif isinstance(node, ast.Call):
             name = called(node)
-            if name in CHECKS or name.startswith("assert_"):
+            if name in CHECKS or name.startswith(("assert_", "wait_for_")):  # a page that must come
                 return True
     return False
 
@@ -103,6 +103,7 @@ def test_a_test_without_a_check_is_found(body):
         "assert a == b",
         "with pytest.raises(ValueError):\n        f()",
         "assert_close(a, b)",
+        "page.wait_for_url('**/index.html')",
         "torch.testing.assert_close(a, b)",
         "for x in y:\n        assert x",
     ],
