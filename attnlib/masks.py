@@ -68,7 +68,7 @@ def window_mask(
         Mask of shape (1, 1, q_len, k_len).
 
     Raises:
-        TypeError: If a length is not a whole number.
+        TypeError: If a length, the radius or the dilation is not a whole number.
         ValueError: If a length or the dilation is not positive, or the radius is negative.
 
     Example:
@@ -82,6 +82,7 @@ def window_mask(
         Beltagy et al. 2020 (Longformer), arXiv:2004.05150, section 3.1. Their window of size w is
         a radius of w / 2.
     """
+    _check_whole(radius=radius, dilation=dilation)
     if radius < 0:
         raise ValueError(f"radius must be 0 or more, got {radius}; 0 lets a token see only itself")
     if dilation < 1:
@@ -536,18 +537,24 @@ def _check_lengths(lengths: Tensor, k_len: int) -> None:
     _check_ndim(lengths, "lengths", "(batch,)", 1)
     if torch.compiler.is_compiling():
         return  # an exported graph can't branch on what its inputs hold
-    if ((lengths < 0) | (lengths > k_len)).any():
+    whole = lengths.long()  # k_len need not fit into the type of the lengths: 300 is 44 in int8
+    if ((whole < 0) | (whole > k_len)).any():
         raise ValueError(f"lengths must lie in 0..k_len={k_len}, got {lengths.tolist()}")
 
 
 def _check_positive(**sizes: int) -> None:
+    _check_whole(**sizes)
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be 1 or more, got {size}")
+
+
+def _check_whole(**sizes: int) -> None:
     for name, size in sizes.items():
         # int comes first: the compiler's own whole numbers can be asked that, but not hasattr.
         is_index = isinstance(size, int) or hasattr(size, "__index__")
         if not is_index or isinstance(size, Tensor):
             raise TypeError(f"{name} must be a whole number, got {type(size).__name__}")
-        if size < 1:
-            raise ValueError(f"{name} must be 1 or more, got {size}")
 
 
 def _check_whole_numbers(x: Tensor, name: str, advice: str) -> None:

@@ -83,6 +83,11 @@ def test_a_left_padding_mask_hides_the_start():
     assert_drawn(left_padding_mask(lengths, 5), "..xxx", ".....", "xxxxx")
 
 
+def test_lengths_of_a_small_type_can_pad_a_long_sequence():
+    mask = padding_mask(torch.tensor([100, 3], dtype=torch.int8), 300)
+    assert mask.sum(-1).flatten().tolist() == [100, 3]
+
+
 GLOBAL = torch.tensor([[True, False, True, False, False], [False] * 5])
 
 
@@ -262,6 +267,8 @@ REFUSED = {
     "a tensor as length": (lambda: causal_mask(ONES), TypeError, "whole number, got Tensor"),
     "negative radius": (lambda: window_mask(3, radius=-1), ValueError, "see only itself"),
     "no dilation": (lambda: window_mask(3, radius=1, dilation=0), ValueError, "1 means no gaps"),
+    "half a radius": (lambda: window_mask(3, radius=0.5), TypeError, "radius must be a whole"),
+    "half a dilation": (lambda: window_mask(3, radius=1, dilation=1.5), TypeError, "dilation must"),
     "window of no queries": (lambda: window_mask(0, radius=1), ValueError, "q_len must be 1"),
     "a list of lengths": (lambda: padding_mask([1, 2], 3), TypeError, "list; write torch.tensor"),
     "float lengths": (lambda: padding_mask(torch.ones(2), 3), TypeError, "got torch.float32"),
