@@ -136,6 +136,7 @@ REFUSED = {
     "no max_rows": (lambda: LearnedGridEncoding(6, 0, 3), ValueError, "max_rows must be 1"),
     "tensor": (lambda: LearnedGridEncoding(6, 2, torch.tensor(3)), TypeError, "max_columns .* Ten"),
     "in one line": (lambda: SINUSOIDAL(torch.ones(1, 6, 6)), ValueError, r"6\); .*x.unflatten\(1"),
+    "pixels": (lambda: SINUSOIDAL(torch.ones(1, 2, 3, 6).byte()), TypeError, "got torch.uint8; "),
     "other width": (lambda: LEARNED(torch.ones(1, 2, 3, 8)), ValueError, r"=6\), got shape \(1, 2"),
     "too high": (lambda: LEARNED(torch.ones(1, 4, 3, 6)), ValueError, "4 rows and 3 columns, but"),
     "too wide": (lambda: LEARNED(torch.ones(1, 2, 5, 6)), ValueError, "for 2 and 3 only; raise"),

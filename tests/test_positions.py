@@ -148,11 +148,25 @@ def test_copies_and_saved_states_say_the_same(make):
         ({"length": 3, "d_model": 0}, "d_model=0"),
         ({"length": 3, "d_model": 4, "offset": -1}, "offset 0 or more.*offset=-1"),
         ({"length": 3, "d_model": 4, "base": 0.0}, "base above 0.*base=0"),
+        ({"length": 3, "d_model": 4, "base": math.nan}, "base above 0.*base=nan"),
+        ({"length": 3, "d_model": 4, "base": math.inf}, "base above 0.*base=inf"),
     ],
 )
 def test_an_encoding_of_nothing_is_refused(arguments, words):
     with pytest.raises(ValueError, match=words):
         sinusoidal_encoding(**arguments)
+
+
+@pytest.mark.messages
+@BOTH
+@pytest.mark.parametrize(
+    ("x", "kind"),
+    [(torch.ones(2, 5, 7, dtype=torch.long), "torch.int64"), ([[[1.0] * 7]], "list")],
+    ids=["whole numbers", "a list"],
+)
+def test_what_is_no_embedding_is_refused(make, x, kind):
+    with pytest.raises(TypeError, match=f"float tensor of embeddings, got {kind}; convert"):
+        make()(x)
 
 
 @pytest.mark.messages

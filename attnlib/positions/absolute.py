@@ -39,7 +39,7 @@ def sinusoidal_encoding(
     Source:
         Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
     """
-    if length < 1 or d_model < 1 or offset < 0 or base <= 0:
+    if not (length >= 1 and d_model >= 1 and offset >= 0 and 0 < base < math.inf):
         raise ValueError(
             "length and d_model must be 1 or more, offset 0 or more and base above 0, got "
             f"length={length}, d_model={d_model}, offset={offset}, base={base}"
@@ -55,6 +55,7 @@ class SinusoidalEncoding(nn.Module):
         max_len: How many positions are kept ready.
 
     Raises:
+        TypeError: From ``forward``, if the embeddings are not a float tensor.
         ValueError: From ``forward``, if a width or a length does not fit.
 
     Example:
@@ -91,7 +92,8 @@ class LearnedEncoding(nn.Module):
         max_len: Number of positions; there is no row for a later one.
 
     Raises:
-        TypeError: If a size is not a whole number.
+        TypeError: If a size is not a whole number; from ``forward``, if the embeddings are not a
+            float tensor.
         ValueError: If a size is not positive; from ``forward``, if a width or a length does not
             fit.
 
@@ -163,7 +165,8 @@ class SinusoidalGridEncoding(nn.Module):
         d_model: Width of the patches' embeddings, even.
 
     Raises:
-        TypeError: If ``d_model`` is not a whole number.
+        TypeError: If ``d_model`` is not a whole number; from ``forward``, if the embeddings are not
+            a float tensor.
         ValueError: If it is not positive or odd; from ``forward``, if a shape does not fit.
 
     Example:
@@ -203,7 +206,8 @@ class LearnedGridEncoding(nn.Module):
         max_columns: Number of columns.
 
     Raises:
-        TypeError: If a size is not a whole number.
+        TypeError: If a size is not a whole number; from ``forward``, if the embeddings are not a
+            float tensor.
         ValueError: If a size is not positive or ``d_model`` is odd; from ``forward``, if a shape
             does not fit.
 
@@ -256,6 +260,7 @@ def _half(d_model: int) -> int:
 
 
 def _check_grid(x: Tensor, d_model: int) -> None:
+    _check_float(x)
     if x.ndim != 4 or x.shape[-1] != d_model:
         raise ValueError(
             f"x must be (batch, rows, columns, d_model={d_model}), got shape {tuple(x.shape)}; "
@@ -266,6 +271,7 @@ def _check_grid(x: Tensor, d_model: int) -> None:
 def _rows(
     encoding: Tensor, x: Tensor, offset: int | Tensor
 ) -> Float[Tensor, "*batch length d_model"]:
+    _check_float(x)
     max_len, d_model = encoding.shape
     if x.ndim != 3 or x.shape[-1] != d_model:
         raise ValueError(f"x must be (batch, length, d_model={d_model}), got {tuple(x.shape)}")
@@ -281,6 +287,13 @@ def _rows(
         return encoding[position.clamp(min=0)]
     _check_last(offset + length, offset, max_len)
     return encoding[offset : offset + length]
+
+
+def _check_float(x: Tensor) -> None:
+    """Refuse whole numbers, which would cut the waves down to 0, 1 and -1."""
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        got = x.dtype if isinstance(x, Tensor) else type(x).__name__
+        raise TypeError(f"x must be a float tensor of embeddings, got {got}; convert with .float()")
 
 
 def _check_last(end: int, first: int, max_len: int) -> None:
