@@ -180,6 +180,7 @@ def test_the_first_file_leads_to_the_front_page(browser, site):
     page = context.new_page()
     page.goto((site / "index.html").as_uri())
     page.wait_for_url("**/book/index.html")
+    assert page.locator("h1").inner_text() == "The Three Attentions"
     context.close()
 
 
