@@ -104,6 +104,10 @@ def time_rounds(contenders: dict[str, Callable[[], object]], effort: Effort) -> 
         busy = (_seconds_of_others() - others) / (time.perf_counter() - start)
         rounds.append((busy, took))
         order.reverse()
+        while busy >= QUIET and time.perf_counter() < end:  # wait for a quiet moment
+            others = _seconds_of_others()
+            time.sleep(0.2)
+            busy = (_seconds_of_others() - others) / 0.2
     n_quiet = sum(busy < QUIET for busy, _ in rounds)
     kept = sorted(rounds, key=lambda entry: entry[0])[: max(n_quiet, FEWEST)]
     return Rounds({name: [took[name] for _, took in kept] for name in contenders}, n_quiet)

@@ -39,11 +39,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("topics", nargs="*", metavar="topic", help=", ".join(TOPICS))
     parser.add_argument("--quick", action="store_true", help="tiny sizes, nothing written")
+    parser.add_argument(
+        "--patience", type=float, default=20, metavar="SECONDS",
+        help="for each comparison, while it waits for rounds in which no one else is busy",
+    )  # fmt: skip
     options = parser.parse_args()
     if unknown := set(options.topics) - set(TOPICS):
         parser.error(f"unknown topic {', '.join(sorted(unknown))}; choose from {', '.join(TOPICS)}")
     torch.set_num_threads(1 if options.quick else 2)
-    effort = Effort(rounds=3, seconds=0.2) if options.quick else Effort(rounds=20, seconds=20)
+    effort = Effort(rounds=3, seconds=0.2) if options.quick else Effort(20, options.patience)
     for topic in options.topics or TOPICS:
         tables = TOPICS[topic](effort, options.quick)
         if options.quick:
