@@ -1,0 +1,156 @@
+"""Faults in the cache of keys and values."""
+
+from mutants import Mutant
+
+MODULE = "attnlib.cache"
+TESTS = ["test_cache.py"]
+MUTANTS = [
+    Mutant(
+        "LayerCache",
+        "new keys overwrite the first ones",
+        "self._keys.narrow(2, start, new).copy_",
+        "self._keys.narrow(2, 0, new).copy_",
+        "a write position that stays at 0; shapes are right",
+    ),
+    Mutant(
+        "LayerCache",
+        "only the new tokens come back",
+        "        return self._keys.narrow(2, 0, end), self._values.narrow(2, 0, end)\n",
+        "        return self._keys.narrow(2, start, new), self._values.narrow(2, start, new)\n",
+        "each token then sees itself alone",
+    ),
+    Mutant(
+        "LayerCache",
+        "all the room comes back",
+        "        return self._keys.narrow(2, 0, end), self._values.narrow(2, 0, end)\n",
+        "        return self._keys, self._values\n",
+        "a static cache without its mask: attention to what was never written",
+    ),
+    Mutant(
+        "LayerCache",
+        "one token fewer than promised",
+        "        if end > self.max_len:\n",
+        "        if end >= self.max_len:\n",
+        "off by one",
+    ),
+    Mutant(
+        "LayerCache",
+        "a full cache shrinks what it stores",
+        "        if end > self.max_len:\n",
+        "        if False:\n",
+        "slices forgive what is out of range",
+    ),
+    Mutant(
+        "LayerCache",
+        "the graph of all earlier tokens is kept",
+        "copy_(key.detach())",
+        "copy_(key)",
+        "nobody notices under no_grad",
+    ),
+    Mutant(
+        "LayerCache",
+        "values are not checked",
+        '        _check_continues("value", value, self._values)\n',
+        "",
+        "a value of width 1 would be broadcast",
+    ),
+    Mutant(
+        "LayerCache",
+        "another dtype is cast without a word",
+        "        or new.dtype != stored.dtype\n",
+        "",
+        "copy_ casts",
+    ),
+    Mutant(
+        "LayerCache",
+        "the number of heads is not checked",
+        "        new.shape[:2] != stored.shape[:2]\n",
+        "        new.shape[0] != stored.shape[0]\n",
+        "a single head would be broadcast to all",
+    ),
+    Mutant(
+        "LayerCache",
+        "a crop to more than there is",
+        "        if not 0 <= length <= self.length:\n",
+        "        if not 0 <= length:\n",
+        "what lies behind was never written",
+    ),
+    Mutant(
+        "LayerCache",
+        "values stay in the old order",
+        "        self._values = self._rows_of(self._values, rows)\n",
+        "",
+        "keys of one beam with the values of another",
+    ),
+    Mutant(
+        "LayerCache",
+        "rows are sent where they should be fetched",
+        "stored.narrow(2, 0, self.length).index_select(0, rows)",
+        "stored.narrow(2, 0, self.length).index_select(0, rows.argsort())",
+        "the inverse permutation: right for a swap of two",
+    ),
+    Mutant(
+        "LayerCache",
+        "no room is left after a reorder",
+        "            stored = stored.new_empty(len(rows), *stored.shape[1:])\n",
+        "            stored = chosen.clone()\n",
+        "what is stored, taken for what is reserved",
+    ),
+    Mutant(
+        "LayerCache",
+        "rows may count from behind",
+        "rows.numel() == 0 or rows.min() < 0 or rows.max()",
+        "rows.numel() == 0 or rows.max()",
+        "as everywhere in Python",
+    ),
+    Mutant(
+        "KVCache",
+        "all layers share one cache",
+        "[LayerCache(max_len) for _ in range(n_layers)]",
+        "[LayerCache(max_len)] * n_layers",
+        "[x] * n in place of n of them",
+    ),
+    Mutant(
+        "KVCache",
+        "only the first layer is cropped",
+        "            layer.crop(length)\n",
+        "            self.layers[0].crop(length)\n",
+        "the length that is shown is right",
+    ),
+    Mutant(
+        "KVCache",
+        "the source stays in the old order",
+        "        self.memory = [tuple(t.index_select(0, rows) for t in pair) for pair in "
+        "self.memory]\n",
+        "",
+        "right as long as beams stay within their row",
+    ),
+    Mutant(
+        "KVCache",
+        "the source's mask stays in the old order",
+        "            self.memory_mask = self.memory_mask.index_select(0, rows)\n",
+        "            pass\n",
+        "one of three tensors forgotten",
+    ),
+    Mutant(
+        "KVCache",
+        "a mask for all rows is taken for that of the first",
+        " and len(self.memory_mask) > 1:",
+        ":",
+        "broadcasting forgotten",
+    ),
+    Mutant(
+        "KVCache",
+        "keys are counted twice, values never",
+        "for t in (layer._keys, layer._values)]",
+        "for t in (layer._keys, layer._keys)]",
+        "equal, where keys and values are as wide",
+    ),
+    Mutant(
+        "KVCache",
+        "the source costs nothing",
+        "        tensors += [t for pair in self.memory for t in pair]\n",
+        "",
+        "a part of the cache that does not grow",
+    ),
+]
