@@ -138,6 +138,7 @@ def test_the_defaults_are_bert_base():
         theirs.type_vocab_size,
         theirs.hidden_dropout_prob,
         theirs.layer_norm_eps,
+        theirs.tie_word_embeddings,
     )
 
 

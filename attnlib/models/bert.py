@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -31,6 +32,7 @@ class BertConfig:
     n_token_types: int = 2  # first or second sentence of a pair
     dropout: float = 0.1
     eps: float = 1e-12
+    tied: bool = True  # the embeddings serve as the weights of the head, too; Bert has no head
 
 
 class Bert(nn.Module):
@@ -55,6 +57,9 @@ class Bert(nn.Module):
         self.tokens = nn.Embedding(config.vocab_size, config.d_model)
         self.token_types = nn.Embedding(config.n_token_types, config.d_model)
         self.positions = LearnedEncoding(config.d_model, config.max_len)
+        with torch.no_grad():  # as small as the authors start, so that no table drowns another
+            self.tokens.weight.mul_(0.02)
+            self.token_types.weight.mul_(0.02)
         self.norm = nn.LayerNorm(config.d_model, eps=config.eps)
         self.dropout = nn.Dropout(config.dropout)
         self.layers = nn.ModuleList(
@@ -106,6 +111,68 @@ class Bert(nn.Module):
         return x
 
 
+class BertForMaskedLM(nn.Module):
+    r"""A BERT that guesses the tokens that were hidden from it: what it is pretrained on.
+
+    .. math:: logits = \mathrm{LayerNorm}(\mathrm{GELU}(h W + b))\, V^\top + b_{vocab}
+
+    :math:`h` is BERT's vector for a token. Each row of :math:`V` stands for a token of the
+    vocabulary; the better it fits, the higher the logit. Usually :math:`V` is the very table that
+    the input is embedded with (tied); otherwise it is learned on its own.
+
+    Args:
+        config: The sizes.
+
+    Example:
+        >>> config = BertConfig(vocab_size=11, d_model=8, n_heads=2, n_layers=1, d_ff=16)
+        >>> logits = BertForMaskedLM(config)(torch.tensor([[7, 3, 7]]))  # 3 hides a token
+        >>> logits.shape
+        torch.Size([1, 3, 11])
+        >>> labels = torch.tensor([[-100, 5, -100]])  # cross_entropy leaves out -100
+        >>> F.cross_entropy(logits.flatten(0, 1), labels.flatten()).item() > 0
+        True
+
+    Source:
+        Devlin et al. 2019, arXiv:1810.04805, section 3.1. Checked against Hugging Face's
+        ``BertForMaskedLM``, forward and gradient of every parameter.
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.bert = Bert(config)
+        self.transform = nn.Linear(config.d_model, config.d_model)
+        self.norm = nn.LayerNorm(config.d_model, eps=config.eps)
+        self.rows = None
+        if not config.tied:
+            self.rows = nn.Parameter(torch.randn(config.vocab_size, config.d_model) * 0.02)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def forward(
+        self,
+        ids: Int[Tensor, "batch length"],
+        *,
+        token_types: Int[Tensor, "batch length"] | None = None,
+        mask: Bool[Tensor, "#batch #heads #length #length"] | None = None,
+    ) -> Float[Tensor, "batch length vocab_size"]:
+        """Score the whole vocabulary for each place in the sequence.
+
+        Args:
+            ids: Token ids, some of them replaced by that of the mask token.
+            token_types: As for :class:`Bert`.
+            mask: As for :class:`Bert`. It is about attention, not about the tokens to guess.
+
+        Returns:
+            Logits, in nats. Those at padding mean nothing.
+
+        Raises:
+            ValueError: As :class:`Bert`.
+        """
+        x = self.bert(ids, token_types=token_types, mask=mask)
+        x = self.norm(F.gelu(self.transform(x)))  # (B, L, D)
+        rows = self.bert.tokens.weight if self.rows is None else self.rows  # (V, D)
+        return F.linear(x, rows, self.bias)
+
+
 def bert_state_from_hugging_face(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Rename the parameters of Hugging Face's ``BertModel`` to those of :class:`Bert`.
 
@@ -129,6 +196,41 @@ def bert_state_from_hugging_face(state: dict[str, Tensor]) -> dict[str, Tensor]:
         for name, tensor in state.items()
         if not name.startswith("pooler.") and name != "embeddings.position_ids"
     }
+
+
+def bert_mlm_state_from_hugging_face(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Rename the parameters of Hugging Face's ``BertForMaskedLM`` to those of ours.
+
+    Rows that equal the input embeddings are left out: they are tied, and the state fits a model
+    with ``tied=True``. What guesses the next sentence in a ``BertForPreTraining`` is left out too.
+
+    Args:
+        state: The ``state_dict()`` of a ``BertForMaskedLM``, or what its file holds.
+
+    Returns:
+        A state for ``BertForMaskedLM.load_state_dict``; the tensors are shared, not copied.
+
+    Raises:
+        ValueError: If a name is not one of ``BertForMaskedLM``'s.
+
+    Example:
+        >>> bert_mlm_state_from_hugging_face({"cls.predictions.bias": torch.zeros(4)}).keys()
+        dict_keys(['bias'])
+    """
+    elsewhere = ("bert.", "cls.seq_relationship.")
+    unknown = [n for n in state if n not in _HEAD and not n.startswith(elsewhere)]
+    if unknown:
+        raise ValueError(
+            f"{unknown[0]} is no parameter of a BertForMaskedLM; the state of a BertModel without "
+            "a head is for bert_state_from_hugging_face"
+        )
+    inner = {k.removeprefix("bert."): x for k, x in state.items() if k.startswith("bert.")}
+    ours = {f"bert.{name}": x for name, x in bert_state_from_hugging_face(inner).items()}
+    ours |= {_HEAD[name]: state[name] for name in _HEAD if name in state}
+    embeddings = ours.get("bert.tokens.weight")
+    if "rows" in ours and embeddings is not None and torch.equal(ours["rows"], embeddings):
+        del ours["rows"]
+    return ours
 
 
 def _our_name(name: str) -> str:
@@ -161,4 +263,13 @@ _LAYER = {
     "intermediate.dense": "feed_forward.widen",
     "output.dense": "feed_forward.narrow",
     "output.LayerNorm": "around_feed_forward.norm",
+}
+_HEAD = {  # in this order: where there are two biases, the decoder's is the one in use
+    "cls.predictions.transform.dense.weight": "transform.weight",
+    "cls.predictions.transform.dense.bias": "transform.bias",
+    "cls.predictions.transform.LayerNorm.weight": "norm.weight",
+    "cls.predictions.transform.LayerNorm.bias": "norm.bias",
+    "cls.predictions.decoder.weight": "rows",
+    "cls.predictions.bias": "bias",
+    "cls.predictions.decoder.bias": "bias",
 }

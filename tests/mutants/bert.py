@@ -3,7 +3,7 @@
 from mutants import Mutant
 
 MODULE = "attnlib.models.bert"
-TESTS = ["test_bert.py"]
+TESTS = ["test_bert.py", "test_bert_mlm.py"]
 NEEDS = ["transformers.models.bert.modeling_bert"]
 MUTANTS = [
     Mutant(
@@ -128,5 +128,89 @@ MUTANTS = [
         '                return f"layers.{number}.{_LAYER[part]}.{weight_or_bias}"\n',
         '                return f"layers.0.{_LAYER[part]}.{weight_or_bias}"\n',
         "a number that is not carried over",
+    ),
+    Mutant(
+        "Bert",
+        "large embeddings at the start",
+        "            self.tokens.weight.mul_(0.02)\n",
+        "",
+        "nn.Embedding's default: positions drown in it, and tied logits are far too sure",
+    ),
+    Mutant(
+        "BertForMaskedLM",
+        "ReLU in the head",
+        "F.gelu(self.transform(x))",
+        "F.relu(self.transform(x))",
+        "the other bend",
+    ),
+    Mutant(
+        "BertForMaskedLM",
+        "the norm before the bend",
+        "self.norm(F.gelu(self.transform(x)))",
+        "F.gelu(self.norm(self.transform(x)))",
+        "the order of a convolutional network",
+    ),
+    Mutant(
+        "BertForMaskedLM",
+        "no bias for the tokens",
+        "F.linear(x, rows, self.bias)",
+        "F.linear(x, rows)",
+        "it starts at 0, so it seems to change nothing",
+    ),
+    Mutant(
+        "BertForMaskedLM",
+        "tied rows get no gradient from the head",
+        "rows = self.bert.tokens.weight if",
+        "rows = self.bert.tokens.weight.detach() if",
+        "the forward pass is the same",
+    ),
+    Mutant(
+        "BertForMaskedLM",
+        "always tied",
+        "if self.rows is None else self.rows",
+        "if True else self.rows",
+        "a parameter that is made and not used",
+    ),
+    Mutant(
+        "BertForMaskedLM",
+        "the mask is not passed on",
+        "self.bert(ids, token_types=token_types, mask=mask)",
+        "self.bert(ids, token_types=token_types)",
+        "an argument that stays behind",
+    ),
+    Mutant(
+        "BertForMaskedLM",
+        "the token types are not passed on",
+        "self.bert(ids, token_types=token_types, mask=mask)",
+        "self.bert(ids, mask=mask)",
+        "an argument that stays behind",
+    ),
+    Mutant(
+        "bert_mlm_state_from_hugging_face",
+        "the bias that nothing uses",
+        '    "cls.predictions.bias": "bias",\n    "cls.predictions.decoder.bias": "bias",\n',
+        '    "cls.predictions.decoder.bias": "bias",\n    "cls.predictions.bias": "bias",\n',
+        "tied models have one bias under both names",
+    ),
+    Mutant(
+        "bert_mlm_state_from_hugging_face",
+        "rows of its own are left out",
+        'if "rows" in ours and embeddings is not None and torch.equal(ours["rows"], embeddings):',
+        'if "rows" in ours:',
+        "all published models are tied",
+    ),
+    Mutant(
+        "bert_mlm_state_from_hugging_face",
+        "tied rows are kept",
+        '        del ours["rows"]\n',
+        "        pass\n",
+        "a state_dict lists a shared tensor twice",
+    ),
+    Mutant(
+        "bert_mlm_state_from_hugging_face",
+        "unknown names are dropped",
+        "    if unknown:\n",
+        "    if False:\n",
+        "a loader that is glad with strict=False",
     ),
 ]
