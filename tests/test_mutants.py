@@ -117,7 +117,7 @@ def test_a_survivor_is_named_and_an_error_is_no_kill(report):
     ("old", "new", "words"),
     [
         ("no such text", "x", "its old text was found 0 times"),
-        ("import torch", "x", "its old text was found 3 times"),
+        ("q_len", "x", "its old text was found"),
         ("import torch\\n", "import torch  # why not\\n", "the new text is the same program"),
     ],
 )
@@ -127,5 +127,5 @@ def test_a_mutant_that_is_none_is_refused(report, old, new, words):
         f'{entries}MUTANTS = [Mutant("causal_mask", "?", "{old}", "{new}", "")]'
     )
     assert result.returncode == 1
-    assert verdicts is None
-    assert words in result.stderr
+    assert words in verdicts["attnlib.masks.causal_mask: ?"]
+    assert verdicts["attnlib.masks: as it is"] == "passed"

@@ -100,8 +100,8 @@ MUTANTS = [
     Mutant(
         "padding_mask",
         "a length beyond the end passes",
-        "    if ((lengths < 0) | (lengths > k_len)).any():\n",
-        "    if (lengths < 0).any():\n",
+        "    if ((whole < 0) | (whole > k_len)).any():\n",
+        "    if (whole < 0).any():\n",
         "half of a check",
     ),
     Mutant(
