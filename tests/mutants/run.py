@@ -27,7 +27,12 @@ from types import ModuleType
 HERE = Path(__file__).parent
 TESTS = HERE.parent
 ROOT = TESTS.parent
+<<<<<<< Updated upstream
 SECONDS = 100  # a mutant that takes longer is stopped, and counts as alive
+=======
+SECONDS = 100  # of computing; a mutant that takes more is stopped, and counts as alive
+ALWAYS = ["pytest", "jaxtyping", "torch.distributed.tensor"]  # assert_close wants the last one
+>>>>>>> Stashed changes
 OPTIONS = ["-x", "-q", "--no-header", "--tb=line", "-o", "addopts="]
 OPTIONS += ["-pno:cacheprovider", "-pno:unraisableexception", "-pno:threadexception"]  # slow
 
@@ -175,7 +180,7 @@ def is_ours(module: str) -> bool:
 
 def prepare(file: ModuleType) -> None:
     """Import once what the tests of a module need, but nothing of attnlib itself."""
-    for name in ("pytest", "jaxtyping", *getattr(file, "NEEDS", ())):
+    for name in (*ALWAYS, *getattr(file, "NEEDS", ())):
         importlib.import_module(name)
     for test in file.TESTS:
         for node in ast.parse((TESTS / test).read_text()).body:
