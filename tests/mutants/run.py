@@ -27,12 +27,8 @@ from types import ModuleType
 HERE = Path(__file__).parent
 TESTS = HERE.parent
 ROOT = TESTS.parent
-<<<<<<< Updated upstream
 SECONDS = 100  # a mutant that takes longer is stopped, and counts as alive
-=======
-SECONDS = 100  # of computing; a mutant that takes more is stopped, and counts as alive
 ALWAYS = ["pytest", "jaxtyping", "torch.distributed.tensor"]  # assert_close wants the last one
->>>>>>> Stashed changes
 OPTIONS = ["-x", "-q", "--no-header", "--tb=line", "-o", "addopts="]
 OPTIONS += ["-pno:cacheprovider", "-pno:unraisableexception", "-pno:threadexception"]  # slow
 
