@@ -112,8 +112,9 @@ def test_the_answers_of_the_toy_tasks():
 
 
 def test_recall_asks_for_the_value_of_one_of_its_keys():
-    source, target = recall_task(200, 5, n_keys=7, n_values=3, seed=0)
-    assert source.shape == (200, 11)
+    source, target = task = recall_task(200, 5, n_keys=7, n_values=3, seed=0)
+    assert task.source.shape == (200, 11)
+    assert task.target.shape == (200, 1)
     asked_places = set()
     for row, (answer,) in zip(source.tolist(), target.tolist(), strict=True):
         keys, values, question = row[:-1:2], row[1::2], row[-1]

@@ -214,13 +214,18 @@ def test_nothing_is_read_after_all_texts_have_ended(write):
 
 @EACH_WRITER
 def test_no_graph_is_kept_and_the_prompt_stays(write):
-    model, ids, cache = model_of(), prompts(), cache_for()
+    model, ids, graphs = model_of(), prompts(), []
     before = ids.clone()
-    write(model, ids, max_new_tokens=NEW, cache=cache)
+
+    def watched(ids):
+        logits = model(ids)
+        graphs.append(logits.requires_grad)
+        return logits
+
+    write(watched, ids, max_new_tokens=NEW)
+    assert graphs == [False] * NEW
+    assert torch.is_grad_enabled()
     assert torch.equal(ids, before)
-    keys, values = cache.layers[0]._keys, cache.layers[0]._values
-    assert not keys.requires_grad
-    assert not values.requires_grad
 
 
 @pytest.mark.parametrize("write", [greedy, beam_search])
@@ -351,6 +356,14 @@ def test_beams_get_out_of_the_trap_that_greedy_walks_into():
     assert greedy(model, start, max_new_tokens=2).tolist() == [[1, 0]]  # 0.6 * 0.4
     assert beam_search(model, start, max_new_tokens=2, n_beams=1).tolist() == [[1, 0]]
     assert beam_search(model, start, max_new_tokens=2, n_beams=2).tolist() == [[2, 2]]  # 0.4 * 1
+
+
+@pytest.mark.parametrize("n_beams", [1, 2])
+def test_when_all_beams_end_others_take_their_places(n_beams):
+    p = torch.tensor([[0.0, 0.45, 0.55], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    options = {"max_new_tokens": 4, "n_beams": n_beams, "alpha": 3.0, "eos_id": 2}
+    written = beam_search(lambda ids: p[ids].log(), torch.tensor([[0]]), **options)
+    assert written.tolist() == [[1, 1, 1, 1]]  # ln 0.45 / 1.5 ** 3 = -0.24, and ln 0.55 = -0.60
 
 
 @pytest.mark.parametrize(
@@ -596,7 +609,17 @@ REFUSED = {
         lambda w: w(count, IDS, max_new_tokens=4, cache=KVCache(1, 4)),
         "room for 4 tokens, but 5 will be needed; make it with a larger max_len, or lower max_new",
     ),
+    "a cache that is filled": (
+        lambda w: _after_five(w, KVCache(1, 9)), "room for 9 tokens, but 10 will be needed"
+    ),
 }  # fmt: skip
+
+
+def _after_five(write, cache):
+    """5 tokens are in it, 2 more are read, and of 4 that are written the last one is not."""
+    row = torch.zeros(1, 1, 5, 3)
+    cache.layers[0].append(row, row)
+    return write(count, IDS, max_new_tokens=4, cache=cache)
 
 
 @pytest.mark.messages

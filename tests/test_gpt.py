@@ -29,7 +29,7 @@ from attnlib.record import record_attention
 
 BATCH, LENGTH = 3, 7
 CONFIGS = {
-    "one layer, one head": GPTConfig(11, 5, 1, 1, 13, 17, 0.0),
+    "one layer, one head": GPTConfig(11, 5, 1, 1, 13, 17, 0.0, 1e-3),
     "two layers, three heads": GPTConfig(19, 33, 3, 2, 7, 23, 0.0),
     "three layers, five heads, not tied": GPTConfig(31, 35, 5, 3, 41, 13, 0.0, 1e-3, tied=False),
 }

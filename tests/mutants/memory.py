@@ -1,0 +1,131 @@
+"""Faults in counting bytes."""
+
+from mutants import Mutant
+
+MODULE = "attnlib.memory"
+TESTS = ["test_memory.py"]
+NEEDS = ["torch.utils.checkpoint"]
+MUTANTS = [
+    Mutant(
+        "saved_bytes",
+        "what is kept twice counts twice",
+        "saved[_address(tensor)] = tensor.untyped_storage()",
+        "saved[len(saved)] = tensor.untyped_storage()",
+        "the plain sum over a hook's calls",
+    ),
+    Mutant(
+        "saved_bytes",
+        "nothing is left out",
+        "if _address(tensor) not in known",
+        "if True",
+        "parameters count as activations",
+    ),
+    Mutant(
+        "saved_bytes",
+        "a view hides behind its start",
+        "return tensor.device, tensor.untyped_storage().data_ptr()",
+        "return tensor.device, tensor.data_ptr()",
+        "data_ptr of a tensor is not that of its storage",
+    ),
+    Mutant(
+        "saved_bytes",
+        "a view counts as what it shows",
+        "saved[_address(tensor)] = tensor.untyped_storage()",
+        "saved[_address(tensor)] = tensor.contiguous().clone().untyped_storage()",
+        "numel times element_size: but all of the storage stays",
+    ),
+    Mutant(
+        "saved_bytes",
+        "buffers count",
+        "            yield from thing.buffers()\n",
+        "",
+        "state that is no parameter is forgotten",
+    ),
+    Mutant(
+        "saved_bytes",
+        "parameters count",
+        "            yield from thing.parameters()\n",
+        "",
+        "only the inputs are left out",
+    ),
+    Mutant(
+        "saved_bytes",
+        "counts what is given back twice",
+        "saved = {}  #",
+        "saved = saved_bytes.__dict__  #",
+        "counts of earlier calls stay",
+    ),
+    Mutant(
+        "parameter_count",
+        "buffers count",
+        "return sum(parameter.numel() for parameter in model.parameters())",
+        "return sum(p.numel() for p in model.state_dict().values())",
+        "a state_dict is more than what is learned",
+    ),
+    Mutant(
+        "parameter_count",
+        "shared ones count twice",
+        "return sum(parameter.numel() for parameter in model.parameters())",
+        "return sum(p.numel() for _, p in model.named_parameters(remove_duplicate=False))",
+        "tied embeddings",
+    ),
+    Mutant(
+        "parameter_count",
+        "counts tensors",
+        "return sum(parameter.numel() for parameter in model.parameters())",
+        "return len(list(model.parameters()))",
+        "a number of tensors, not of numbers",
+    ),
+    Mutant(
+        "parameter_bytes",
+        "always float32",
+        "parameter.numel() * parameter.element_size()",
+        "parameter.numel() * 4",
+        "half precision seems to save nothing",
+    ),
+    Mutant(
+        "parameter_bytes",
+        "buffers count",
+        "sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())",
+        "sum(p.numel() * p.element_size() for p in model.state_dict().values())",
+        "a state_dict is more than what is learned",
+    ),
+    Mutant(
+        "parameter_bytes",
+        "shared ones count twice",
+        "sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())",
+        "sum(\n"
+        "        p.numel() * p.element_size()\n"
+        "        for _, p in model.named_parameters(remove_duplicate=False)\n"
+        "    )",
+        "tied embeddings",
+    ),
+    Mutant(
+        "cache_bytes",
+        "keys alone",
+        "total = 2 * dtype.itemsize",
+        "total = dtype.itemsize",
+        "the values are forgotten",
+    ),
+    Mutant(
+        "cache_bytes",
+        "always float32",
+        "total = 2 * dtype.itemsize",
+        "total = 2 * 4",
+        "an argument that is not used",
+    ),
+    Mutant(
+        "cache_bytes",
+        "one sequence",
+        '        "batch": batch,\n',
+        "",
+        "an argument that is not used",
+    ),
+    Mutant(
+        "cache_bytes",
+        "negative sizes pass",
+        "        if size < 0:\n",
+        "        if False:\n",
+        "a forgotten check: two of them give a plausible number",
+    ),
+]
