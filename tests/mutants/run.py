@@ -27,7 +27,7 @@ from types import ModuleType
 HERE = Path(__file__).parent
 TESTS = HERE.parent
 ROOT = TESTS.parent
-SECONDS = 100  # a mutant that takes longer is stopped, and counts as alive
+SECONDS = 100  # of computing; a mutant that takes more is stopped, and counts as alive
 ALWAYS = ["pytest", "jaxtyping", "torch.distributed.tensor"]  # assert_close wants the last one
 OPTIONS = ["-x", "-q", "--no-header", "--tb=line", "-o", "addopts="]
 OPTIONS += ["-pno:cacheprovider", "-pno:unraisableexception", "-pno:threadexception"]  # slow
@@ -126,7 +126,7 @@ def run_tests(trial: Trial) -> int:
     """In a fork: put the changed source in place, and run the tests."""
     import pytest
 
-    signal.alarm(SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     path = source_of(trial.file.MODULE)
     source = path.read_text()
     if trial.mutant is not None:
