@@ -281,8 +281,8 @@ class _Text:
                 )
         self.model = model
         self.unread = ids  # without a cache, nothing counts as read
-        self.options = {"padding": padding, "cache": cache}
-        self.options = {name: x for name, x in self.options.items() if x is not None}
+        options = {"padding": padding, "cache": cache}
+        self.options = {name: option for name, option in options.items() if option is not None}
 
     def logits(self) -> Float[Tensor, "batch vocab_size"]:
         """Read on, and score what may come next."""

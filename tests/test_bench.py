@@ -34,6 +34,8 @@ def test_every_topic_prints_tables_of_finite_positive_ratios(quick):
         "fused_attention",
         "multi_head",
         "import_time",
+        "gpt_training",
+        "decoding",
     ]
     for topic in topics:
         ratios = re.findall(r"(\S+) \((\S+) to (\S+)\)", topic)

@@ -566,6 +566,7 @@ def test_a_nan_in_an_embedding_reaches_all_later_tokens():
 @pytest.mark.compiles
 @pytest.mark.parametrize("options", [{}, {"positions": Rope(D_HEAD)}], ids=["learned", "rope"])
 def test_it_compiles_into_one_graph(options):
+    torch.compiler.reset()
     model = model_of(ROPED, **options)
     compiled = torch.compile(model, fullgraph=True, backend="eager")
     for length in (5, 7, 9):

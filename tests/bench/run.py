@@ -12,7 +12,9 @@ import platform
 import re
 from pathlib import Path
 
+import decoding
 import fused_attention
+import gpt_training
 import import_time
 import multi_head
 import torch
@@ -22,6 +24,8 @@ TOPICS = {
     "fused_attention": fused_attention.run,
     "multi_head": multi_head.run,
     "import_time": import_time.run,
+    "gpt_training": gpt_training.run,
+    "decoding": decoding.run,
 }
 RESULTS = Path(__file__).with_name("results.md")
 HOW = """\

@@ -208,4 +208,25 @@ MUTANTS = [
         "if columns > len(self.columns):",
         "half of a check",
     ),
+    Mutant(
+        "LearnedEncoding",
+        "padding takes the last rows",
+        "encoding[position.clamp(min=0)]",
+        "encoding[position]",
+        "negative indices count from behind",
+    ),
+    Mutant(
+        "LearnedEncoding",
+        "the batch's first offset serves all",
+        "        position = offset[:, None] + torch.arange",
+        "        position = offset[:1, None] + torch.arange",
+        "right for a batch of one",
+    ),
+    Mutant(
+        "SinusoidalEncoding",
+        "only the smallest offset is checked",
+        "_check_last(int(offset.max()) + length",
+        "_check_last(int(offset.min()) + length",
+        "the other end",
+    ),
 ]
