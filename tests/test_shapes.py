@@ -23,6 +23,7 @@ FILES = [
     "test_cache.py",
     "test_layers_decoding.py",
     "test_gpt.py",
+    "test_model_inputs.py",
     "test_generate.py",
 ]
 

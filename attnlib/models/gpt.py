@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from attnlib.cache import KVCache
 from attnlib.layers import EncoderLayer, PreNorm
-from attnlib.masks import causal_mask, check_mask, left_padding_mask
+from attnlib.models.inputs import cache_of_each, check_ids, decoder_mask
 from attnlib.positions import LearnedEncoding, Positions
 
 
@@ -121,13 +121,10 @@ class GPT(nn.Module):
                 ``padding`` is not one number for each text, 0 or more; ``mask`` does not fit; or
                 the cache is full or has another number of layers.
         """
-        if ids.ndim != 2 or 0 in ids.shape:
-            raise ValueError(
-                f"ids must be (batch, length) with one token or more, got shape {tuple(ids.shape)}"
-            )
-        caches = _cache_of_each(self.layers, cache)
+        check_ids("ids", ids)
+        caches = cache_of_each(self.layers, cache)
         offset = 0 if cache is None else cache.length
-        mask = self._who_sees_whom(ids, offset, padding, mask)
+        mask = decoder_mask(ids, self.config.n_heads, offset=offset, padding=padding, mask=mask)
         x = self.tokens(ids)  # (B, L, D)
         if self.positions is not None:
             x = self.positions(x, offset=offset if padding is None else offset - padding)
@@ -135,23 +132,6 @@ class GPT(nn.Module):
         for layer, layer_cache in zip(self.layers, caches, strict=True):
             x = layer(x, mask=mask, cache=layer_cache)
         return self.to_logits(self.norm(x))  # (B, L, V)
-
-    def _who_sees_whom(
-        self, ids: Tensor, offset: int, padding: Tensor | None, mask: Tensor | None
-    ) -> Bool[Tensor, "#batch #heads #q_len #k_len"] | None:
-        """Combine what the caller hides, what hides the future, and what hides the padding."""
-        batch, q_len = ids.shape
-        k_len = offset + q_len
-        if mask is not None:
-            _check_fits(mask, (batch, self.config.n_heads, q_len, k_len))
-        if q_len > 1:  # a single query is the last one: nothing comes after it
-            causal = causal_mask(q_len, k_len, device=ids.device)
-            mask = causal if mask is None else causal & mask
-        if padding is not None:
-            _check_padding(padding, batch)
-            real = left_padding_mask((k_len - padding).clamp(min=0), k_len)
-            mask = real if mask is None else mask & real
-        return mask
 
     @torch.no_grad()
     def _initialise(self) -> None:
@@ -165,38 +145,6 @@ class GPT(nn.Module):
         for layer in self.layers:
             for last in (layer.attention.to_output, layer.feed_forward.narrow):
                 last.weight /= (2 * len(self.layers)) ** 0.5  # 2 residual connections in a layer
-
-
-def _cache_of_each(layers: nn.ModuleList, cache: KVCache | None) -> list:
-    if cache is None:
-        return [None] * len(layers)
-    if len(cache.layers) != len(layers):
-        raise ValueError(
-            f"the cache has {len(cache.layers)} layers, but the model has {len(layers)}"
-        )
-    return cache.layers
-
-
-def _check_fits(mask: Tensor, target: tuple[int, ...]) -> None:
-    check_mask(mask)
-    if any(size not in (1, most) for size, most in zip(mask.shape, target, strict=True)):
-        raise ValueError(
-            f"mask of shape {tuple(mask.shape)} does not broadcast to (batch, heads, q_len, k_len) "
-            f"= {target}"
-        )
-
-
-def _check_padding(padding: Tensor, batch: int) -> None:
-    if not isinstance(padding, Tensor) or padding.dtype not in (torch.int64, torch.int32):
-        got = padding.dtype if isinstance(padding, Tensor) else type(padding).__name__
-        raise TypeError(f"padding must be a tensor of whole numbers, got {got}")
-    if padding.shape != (batch,):
-        raise ValueError(
-            f"padding must say one number for each of {batch} texts, got shape "
-            f"{tuple(padding.shape)}"
-        )
-    if not torch.compiler.is_compiling() and (padding < 0).any():
-        raise ValueError(f"padding must be 0 or more tokens, got {padding.tolist()}")
 
 
 def gpt_state_from_hugging_face(state: dict[str, Tensor]) -> dict[str, Tensor]:
