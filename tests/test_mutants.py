@@ -12,7 +12,8 @@ import pytest
 HERE = Path(__file__).parent
 RUNNER = HERE / "mutants" / "run.py"
 FILES = sorted(p.stem for p in RUNNER.parent.glob("*.py") if p.stem not in ("__init__", "run"))
-CORE = {"masks", "functional", "positions", "layers", "record", "bert", "pretrained"}
+CORE = {"masks", "functional", "positions", "layers", "record", "bert", "pretrained", "plot"}
+CORE |= {"widgets_lab", "widgets_attention"}
 ENOUGH = 3
 
 

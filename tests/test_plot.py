@@ -58,6 +58,7 @@ def test_rows_run_down_and_columns_run_across(ax):
     assert [t.get_text() for t in ax.get_yticklabels()] == ["q0", "q1"]
     assert [t.get_text() for t in ax.get_xticklabels()] == ["k0", "k1", "k2"]
     assert ax.get_title() == "w"
+    assert ax.yaxis_inverted()  # matplotlib's own way is up
 
 
 def test_a_blocked_cell_is_hatched_and_has_no_number(ax):
@@ -66,6 +67,13 @@ def test_a_blocked_cell_is_hatched_and_has_no_number(ax):
     assert hatched_cells(ax) == {(0, 1), (1, 0)}
     assert numbers(ax) == {(0, 0): "1.00", (1, 1): "4.00"}
     assert ax.images[0].get_clim() == (1.0, 4.0)  # the blocked 2 and -inf set no limit
+
+
+def test_a_blocked_cell_has_no_colour_and_sets_no_limit(ax):
+    allowed = torch.tensor([[True, False, True, False]])
+    heatmap(torch.tensor([[1.0, 9.0, 4.0, -9.0]]), allowed=allowed, ax=ax)
+    assert ax.images[0].get_array().mask.tolist() == [[False, True, False, True]]
+    assert ax.images[0].get_clim() == (1.0, 4.0)
 
 
 def test_a_nan_is_written_out_even_in_a_blocked_cell(ax):
@@ -108,6 +116,14 @@ def test_a_token_with_a_dollar_is_text_and_not_a_formula(ax):
     assert [t.get_text() for t in ax.get_xticklabels()] == ["$x^", "$$"]
 
 
+@pytest.mark.parametrize(
+    ("words", "angle"), [(["a", "the"], 0), (["a", "phone"], 45), (["a", "phone"] * 7, 90)]
+)
+def test_labels_turn_as_far_as_they_need_room(ax, words, angle):
+    heatmap(torch.zeros(1, len(words)), columns=words, ax=ax)
+    assert {label.get_rotation() for label in ax.get_xticklabels()} == {angle}
+
+
 def test_the_gradient_and_a_half_precision_dtype_do_not_matter(ax):
     heatmap(torch.tensor([[0.5]], dtype=torch.bfloat16, requires_grad=True), ax=ax)
     assert numbers(ax) == {(0, 0): "0.50"}
@@ -134,6 +150,13 @@ def test_lines_differ_in_colour_dash_and_marker_and_stand_out_from_white(ax):
     ):
         assert len(looks) == 6
     assert min(contrast(line.get_color(), "white") for line in ax.get_lines()) >= 3  # WCAG 1.4.11
+
+
+def test_a_line_may_carry_a_gradient(ax):
+    lines(
+        torch.arange(2), {"y": torch.ones(2, requires_grad=True)}, x_label="x", y_label="y", ax=ax
+    )
+    assert ax.get_lines()[0].get_ydata().tolist() == [1, 1]
 
 
 def test_one_line_needs_no_legend(ax):

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
@@ -38,6 +39,11 @@ def test_as_it_comes_it_is_plain_attention(lab, numbers):
     assert_close(now.weights, weights)
     assert_close(now.scores, numbers[0] @ numbers[1].mT)
     assert_close(now.row_sums, torch.ones(5, dtype=torch.float64))
+
+
+def test_a_result_cannot_be_written_to(lab):
+    with pytest.raises(FrozenInstanceError):
+        lab.result().weights = None
 
 
 def test_two_tokens_worked_out_by_hand():
@@ -80,6 +86,7 @@ def test_each_mask_and_its_misreading(numbers, switches, picture):
     assert torch.equal(wrong.allowed, misread)
     for now in (right, wrong):
         assert torch.equal(now.masked == -math.inf, ~now.allowed)
+        assert torch.equal(now.masked[now.allowed], now.scaled[now.allowed])
         assert torch.equal(now.weights == 0, ~now.allowed)
         assert_close(now.row_sums, now.allowed.any(-1).double())
 
@@ -97,6 +104,7 @@ def test_over_the_queries_the_columns_sum_to_one_and_the_rows_do_not(numbers):
     now = AttentionLab(WORDS, *numbers, softmax_over="queries", mask_kind="causal").result()
     assert_close(now.column_sums, torch.ones(5, dtype=torch.float64))
     assert (now.row_sums - 1).abs().max() > 0.1
+    assert_close(now.weights, now.masked.softmax(0))
     assert_close(now.output, now.weights @ numbers[2])
     assert now.entropy.isnan().all()
 
@@ -252,6 +260,7 @@ def test_numbers_that_do_not_fit_are_refused(tokens, query, key, value, error, m
         ("radius", 5, ValueError, "radius must be a whole number from 0 to 4; got 5"),
         ("drawn", torch.ones(5, 5), TypeError, "drawn must be torch.bool, got torch.float32"),
         ("drawn", causal_mask(5), ValueError, r"matrix of shape \(5, 5\), .*mask\[0, 0\]"),
+        ("drawn", [[True] * 5] * 4 + [[True] * 4], ValueError, "drawn must be a bool matrix of sh"),
         ("drawn", [[1] * 5] * 5, ValueError, r"drawn must be a bool matrix of shape \(5, 5\)"),
         ("polarity", True, ValueError, "polarity must be one of 'attend', 'blocked'; got True"),
         ("softmax_over", "rows", ValueError, "softmax_over must be one of 'keys', 'queries'"),

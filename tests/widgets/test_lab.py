@@ -15,6 +15,7 @@ class Dice(Lab):
     sides = Given(None).tag(sync=True)
     colour = Choice(lambda lab: ("red", "blue"), default="red").tag(sync=True)
     shown = Range(lambda lab: (1, lab.sides), default=1).tag(sync=True)
+    loaded = Choice(lambda lab: (False, True), default=False).tag(sync=True)
     weight = Range(lambda lab: (0.5, 2.0), default=1.0).tag(sync=True)
 
     def sentence(self):
@@ -30,13 +31,18 @@ def test_the_module_is_the_shared_parts_and_the_labs_own():
     module = front_end("attention.js")
     assert module.startswith(front_end())
     assert module.index("class Matrix") < module.index("export function compute")
+    two = front_end("attention.js", "lab.css")
+    assert two.startswith(module)
+    assert two.endswith(Lab._css)
 
 
 def test_a_lab_shows_a_sentence_a_picture_and_the_widget():
     die = Dice(sides=6, shown=5)
     bundle, metadata = die._repr_mimebundle_()
     assert bundle["text/plain"] == repr(die) == "A red die that shows 5."
-    assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
+    picture = base64.b64decode(bundle["image/png"])
+    assert picture.startswith(b"\x89PNG")
+    assert b"Software" not in picture  # that would change with every release of matplotlib
     assert bundle[VIEW]["model_id"] == die.model_id
     assert metadata == {}
 
@@ -50,12 +56,13 @@ def test_the_picture_depends_on_the_lab_and_on_nothing_else():
 
 
 def test_the_picture_ignores_the_settings_of_the_notebook():
-    from matplotlib import rc_context
+    from matplotlib import rc_context, rcParams
 
     die = Dice(sides=6)
     plain = die._repr_mimebundle_()
     with rc_context({"font.size": 30, "figure.facecolor": "black", "savefig.dpi": 50}):
         assert die._repr_mimebundle_() == plain
+        assert rcParams["font.size"] == 30  # and leaves them alone
 
 
 def test_a_switch_can_be_set_and_its_limits_follow_the_lab():
@@ -74,6 +81,7 @@ def test_a_switch_can_be_set_and_its_limits_follow_the_lab():
         ("colour", "green", ValueError, "colour must be one of 'red', 'blue'; got 'green'"),
         ("colour", 1, ValueError, "colour must be one of 'red', 'blue'; got 1"),
         ("colour", torch.ones(2), ValueError, "colour must be one of .* got tensor"),
+        ("loaded", 1, ValueError, "loaded must be one of False, True; got 1"),
         ("shown", 7, ValueError, "shown must be a whole number from 1 to 6; got 7"),
         ("shown", 2.0, TypeError, "shown must be a whole number; got 2.0"),
         ("shown", True, TypeError, "shown must be a whole number; got True"),

@@ -1,0 +1,156 @@
+"""Faults in what all labs are made of."""
+
+from mutants import Mutant
+
+MODULE = "attnlib.widgets.lab"
+TESTS = ["widgets/test_lab.py"]
+NEEDS = ["anywidget", "matplotlib.backends.backend_agg"]
+MUTANTS = [
+    Mutant(
+        "front_end",
+        "the shared parts come last",
+        'for name in ("lab.js", *names)',
+        'for name in (*names, "lab.js")',
+        "a class must stand before what extends it",
+    ),
+    Mutant(
+        "front_end",
+        "the shared parts are left out",
+        'for name in ("lab.js", *names)',
+        "for name in names",
+        "as if a page opened from a file could import",
+    ),
+    Mutant(
+        "front_end",
+        "the last file only",
+        'for name in ("lab.js", *names))',
+        'for name in ("lab.js", *names[-1:]))',
+        "no lab has two files of its own yet",
+    ),
+    Mutant(
+        "Lab",
+        "its address is in the text",
+        "return self.sentence()  # the inherited one",
+        'return f"{type(self).__name__}({self.model_id})"  # the inherited one',
+        "the stored output changes in every run",
+    ),
+    Mutant(
+        "Lab",
+        "the notebook's settings change the still",
+        "        matplotlib.rcdefaults()\n",
+        "",
+        "fine as long as nobody calls rcParams.update",
+    ),
+    Mutant(
+        "Lab",
+        "the still leaves its settings behind",
+        "    with matplotlib.rc_context():\n",
+        "    if True:\n",
+        "all later figures of the notebook lose the reader's settings",
+    ),
+    Mutant(
+        "Lab",
+        "the still holds matplotlib's version",
+        ', metadata={"Software": None}',
+        "",
+        "the bytes change with every release",
+    ),
+    Mutant(
+        "Lab",
+        "no still",
+        '"image/png": picture, VIEW: view}',
+        "VIEW: view}",
+        "ipywidgets itself gives none",
+    ),
+    Mutant(
+        "Lab",
+        "the widget is left out",
+        '"image/png": picture, VIEW: view}',
+        '"image/png": picture}',
+        "a picture is enough to look right",
+    ),
+    Mutant(
+        "Given",
+        "can be exchanged",
+        "if lab.trait_has_value(self.name) and value != getattr(lab, self.name):",
+        "if False:",
+        "switches were checked against the old numbers",
+    ),
+    Mutant(
+        "Given",
+        "the same value is refused",
+        " and value != getattr(lab, self.name):",
+        ":",
+        "the browser sends back the whole state",
+    ),
+    Mutant(
+        "Given",
+        "becomes None",
+        'fixed; make a new {kind}")\n        return value\n',
+        'fixed; make a new {kind}")\n',
+        "a lost return",
+    ),
+    Mutant(
+        "Choice",
+        "any value will do",
+        " or value not in positions:",
+        ":",
+        "the kind is right",
+    ),
+    Mutant(
+        "Choice",
+        "1 counts as True",
+        "if type(value) is not type(positions[0]) or value not in positions:",
+        "if value not in positions:",
+        "1 == True in Python, and JSON sends 1",
+    ),
+    Mutant(
+        "Choice",
+        "no default",
+        "        super().__init__(default)\n        self.positions",
+        "        super().__init__()\n        self.positions",
+        "an argument that is not passed on",
+    ),
+    Mutant(
+        "Range",
+        "the lower end is left out",
+        "if not low <= value <= high:",
+        "if not low < value <= high:",
+        "as range() leaves out one end",
+    ),
+    Mutant(
+        "Range",
+        "the upper end is left out",
+        "if not low <= value <= high:",
+        "if not low <= value < high:",
+        "as range() leaves out one end",
+    ),
+    Mutant(
+        "Range",
+        "NaN passes",
+        "if not low <= value <= high:",
+        "if value < low or value > high:",
+        "looks the same, but a NaN is neither",
+    ),
+    Mutant(
+        "Range",
+        "True counts as 1",
+        "if isinstance(value, bool) or not isinstance",
+        "if not isinstance",
+        "bool is a kind of int",
+    ),
+    Mutant(
+        "Range",
+        "a float passes for a whole number",
+        "int if whole else (int, float))",
+        "(int, float))",
+        "a slider sends 2.0",
+    ),
+    Mutant(
+        "Range",
+        "a whole number stays one where a fraction is meant",
+        "return value if whole else float(value)",
+        "return value",
+        "the state then differs with how it was set",
+    ),
+]
