@@ -224,6 +224,7 @@ class FeedForward(nn.Module):
         d_model: Width of the tokens.
         d_ff: Width in between.
         activation: The bend; ReLU in the original Transformer, GELU in BERT.
+        bias: Whether the two maps add a bias vector; T5's do not.
 
     Raises:
         TypeError: If a width is not a whole number.
@@ -237,12 +238,14 @@ class FeedForward(nn.Module):
         Vaswani et al. 2017, arXiv:1706.03762, section 3.3.
     """
 
-    def __init__(self, d_model: int, d_ff: int, *, activation: nn.Module | None = None) -> None:
+    def __init__(
+        self, d_model: int, d_ff: int, *, activation: nn.Module | None = None, bias: bool = True
+    ) -> None:
         super().__init__()
         _check_positive(d_model=d_model, d_ff=d_ff)
-        self.widen = nn.Linear(d_model, d_ff)
+        self.widen = nn.Linear(d_model, d_ff, bias=bias)
         self.activation = nn.ReLU() if activation is None else activation
-        self.narrow = nn.Linear(d_ff, d_model)
+        self.narrow = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(
         self, x: Float[Tensor, "batch length d_model"]
@@ -330,6 +333,7 @@ class PreNorm(nn.Module):
         d_model: Width of the tokens.
         dropout: Probability that a number of the sublayer's output is dropped in training.
         eps: Added to the variance.
+        norm: What normalises: ``nn.LayerNorm``, or ``nn.RMSNorm`` as in T5.
 
     Example:
         >>> x = torch.randn(1, 3, 4)
@@ -340,9 +344,16 @@ class PreNorm(nn.Module):
         Xiong et al. 2020, arXiv:2002.04745, figure 1.
     """
 
-    def __init__(self, d_model: int, *, dropout: float = 0.0, eps: float = 1e-5) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        *,
+        dropout: float = 0.0,
+        eps: float = 1e-5,
+        norm: type[nn.LayerNorm] | type[nn.RMSNorm] = nn.LayerNorm,
+    ) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(d_model, eps=eps)
+        self.norm = norm(d_model, eps=eps)
         self.dropout = nn.Dropout(dropout)
 
     def forward(

@@ -276,6 +276,13 @@ def test_the_bend_can_be_another_one():
     assert_close(block(x), block.narrow(torch.tanh(block.widen(x))))
 
 
+def test_the_feed_forward_network_can_do_without_biases():
+    block = FeedForward(7, 5, bias=False).double()
+    x = tokens(3, 7)
+    assert list(block.state_dict()) == ["widen.weight", "narrow.weight"]
+    assert_close(block(x), (x @ block.widen.weight.mT).relu() @ block.narrow.weight.mT)
+
+
 def normed(x, eps=1e-5):
     """Layer normalisation by its definition."""
     mean, variance = x.mean(-1, keepdim=True), x.var(-1, correction=0, keepdim=True)
@@ -298,6 +305,13 @@ def test_pre_norm_normalises_what_the_sublayer_sees_and_nothing_else(eps):
     x = tokens(3, 7)
     expected = x + squared(normed(x, eps))
     assert_close(PreNorm(7, eps=eps).double()(x, squared), expected)
+
+
+def test_pre_norm_can_normalise_without_a_mean():
+    x = tokens(3, 7) + 2
+    root_mean_square = (x.square().mean(-1, keepdim=True) + 0.7).sqrt()
+    expected = x + squared(x / root_mean_square)
+    assert_close(PreNorm(7, eps=0.7, norm=nn.RMSNorm).double()(x, squared), expected)
 
 
 @pytest.mark.parametrize("residual", [PostNorm, PreNorm])

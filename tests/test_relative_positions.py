@@ -123,6 +123,7 @@ def test_t5_is_hugging_faces_forward_and_gradient(is_decoder, n_buckets, max_dis
         x, keys = heads(q_len), heads(K_LEN)
         expected = theirs.compute_bias(q_len, K_LEN, past_seen_tokens=K_LEN - q_len)
         assert_same(ours.bias(x, keys), expected, [ours.table], [table])
+        assert torch.equal(ours.between(q_len, K_LEN), ours.bias(x, keys))
 
 
 def test_shaw_is_wav2vec2_berts_relative_key():

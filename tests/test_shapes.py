@@ -25,6 +25,7 @@ FILES = [
     "test_gpt.py",
     "test_model_inputs.py",
     "test_generate.py",
+    "test_t5.py",
 ]
 
 

@@ -146,12 +146,28 @@ class T5Bias(Positions):
         """
         _check_heads("query", query, n_heads=self.table.shape[1])
         _check_heads("key", key)
-        q_len, k_len = query.shape[2], key.shape[2]
+        return self.between(query.shape[2], key.shape[2]).to(query.dtype)
+
+    def between(self, q_len: int, k_len: int) -> Float[Tensor, "1 heads q_len k_len"]:
+        """The same from the lengths alone, for a stack of layers that computes it once.
+
+        Args:
+            q_len: Number of queries; the last one sits at the last key.
+            k_len: Number of keys.
+
+        Raises:
+            TypeError: If a length is not a whole number.
+            ValueError: If a length is not positive, or there are more queries than keys.
+
+        Example:
+            >>> T5Bias(n_heads=2).between(1, 5).shape
+            torch.Size([1, 2, 1, 5])
+        """
         position = relative_position(q_len, k_len, device=self.table.device)  # 1-Lk .. Lq-1
         each = torch.arange(1 - k_len, q_len, device=self.table.device)
         by_distance = self.table[self.bucket(each)].T  # (H, Lq+Lk-1): far cheaper than one per pair
         by_distance = by_distance[None, :, None].expand(-1, -1, q_len, -1)
-        return _pick(by_distance, position + k_len - 1).to(query.dtype)  # (1, H, Lq, Lk)
+        return _pick(by_distance, position + k_len - 1)  # (1, H, Lq, Lk)
 
     def bucket(self, position: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         """Sort distances into buckets.

@@ -135,17 +135,17 @@ MUTANTS = [
         "FeedForward",
         "GELU unless told",
         "self.activation = nn.ReLU() if activation is None else activation\n"
-        "        self.narrow = nn.Linear(d_ff, d_model)\n",
+        "        self.narrow = nn.Linear(d_ff, d_model, bias=bias)\n",
         "self.activation = nn.GELU() if activation is None else activation\n"
-        "        self.narrow = nn.Linear(d_ff, d_model)\n",
+        "        self.narrow = nn.Linear(d_ff, d_model, bias=bias)\n",
         "BERT's bend in the original Transformer",
     ),
     Mutant(
         "FeedForward",
         "always ReLU",
         "self.activation = nn.ReLU() if activation is None else activation\n"
-        "        self.narrow = nn.Linear(d_ff, d_model)\n",
-        "self.activation = nn.ReLU()\n        self.narrow = nn.Linear(d_ff, d_model)\n",
+        "        self.narrow = nn.Linear(d_ff, d_model, bias=bias)\n",
+        "self.activation = nn.ReLU()\n        self.narrow = nn.Linear(d_ff, d_model, bias=bias)\n",
         "an argument that is ignored",
     ),
     Mutant(
@@ -154,6 +154,15 @@ MUTANTS = [
         "        return self.narrow(self.activation(self.widen(x)))\n",
         "        return self.activation(self.narrow(self.activation(self.widen(x))))\n",
         "a loop over all layers with the bend inside",
+    ),
+    Mutant(
+        "FeedForward",
+        "only the first map goes without a bias",
+        "self.activation = nn.ReLU() if activation is None else activation\n"
+        "        self.narrow = nn.Linear(d_ff, d_model, bias=bias)\n",
+        "self.activation = nn.ReLU() if activation is None else activation\n"
+        "        self.narrow = nn.Linear(d_ff, d_model)\n",
+        "an argument that is passed on once of twice",
     ),
     Mutant(
         "PostNorm",
@@ -203,6 +212,13 @@ MUTANTS = [
         "        return x + self.dropout(sublayer(self.norm(x)))\n",
         "        return x + sublayer(self.norm(x))\n",
         "a module that is made and not used",
+    ),
+    Mutant(
+        "PreNorm",
+        "always LayerNorm",
+        "        self.norm = norm(d_model, eps=eps)\n",
+        "        self.norm = nn.LayerNorm(d_model, eps=eps)\n",
+        "an argument that is ignored",
     ),
     Mutant(
         "PreNorm",
