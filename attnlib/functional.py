@@ -1,13 +1,14 @@
 """Attention as pure functions of tensors: the equation, and its fast twin."""
 
 import math
+from contextlib import nullcontext
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnlib.masks import check_mask, to_additive
+from attnlib.masks import _can_be_read, check_mask, to_additive
 
 # Without an explicit mask, PyTorch's kernel takes a row of NaN scores for one that may see nothing,
 # and hides the NaN, if all keys fit into one vector register (16 floats at most, 32 to be safe).
@@ -27,6 +28,12 @@ def attention(
 
     .. math:: \mathrm{softmax}\left(\frac{QK^\top}{\sqrt{d_{head}}} + bias\right) V
 
+    Scores and weights are computed in float32 or above, as in the fused kernels: rounded to
+    bfloat16, a score between 16 and 32 is off by up to 1/16, and its weight by 6 percent.
+
+    A NaN is not hidden. In a key or a value it reaches every query, even one to which the mask
+    hides that key: NaN minus infinity is NaN, and so is 0 times NaN.
+
     Args:
         query: What each position is looking for. It may have 2 dimensions, 3 (with a batch) or
             4 (with a batch and heads); ``key`` and ``value`` then have as many.
@@ -38,7 +45,8 @@ def attention(
         scale: What the scores are multiplied by; :math:`1/\sqrt{d_{head}}` if left out.
 
     Returns:
-        ``(output, weights)``. Each row of ``weights`` sums to 1, or to 0 where nothing may be seen.
+        ``(output, weights)``, in the dtype of the values. Each row of ``weights`` sums to 1, or to
+        0 where nothing may be seen.
 
     Raises:
         TypeError: If ``mask`` is not boolean, or ``query``, ``key``, ``value`` and ``bias`` are not
@@ -60,10 +68,10 @@ def attention(
     query, key, value = _to_4d(query), _to_4d(key), _to_4d(value)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
 
-    scores = (query * scale) @ key.mT  # (B, H, Lq, Lk); scaled first: float16 ends at 65504
+    scores = _products(query, key) * scale  # (B, H, Lq, Lk), in float32 or above
     if bias is not None:
         scores = scores + bias
-    weights = masked_softmax(scores, mask)
+    weights = masked_softmax(scores, mask).to(value.dtype)
     output = weights @ value  # (B, H, Lq, Dv)
     return _from_4d(output, n_dims), _from_4d(weights, n_dims)
 
@@ -79,8 +87,12 @@ def fused_attention(
 ) -> Float[Tensor, "*batch q_len d_value"]:
     r"""The output of :func:`attention`, from PyTorch's fused kernel, which never keeps the weights.
 
-    Same arguments, same errors, same output. A square causal mask is recognised, and PyTorch then
-    skips the future half of the work.
+    Same arguments, same errors, same output. PyTorch skips the future half of the work if the mask
+    is recognised as causal. It is if it equals ``causal_mask(n)`` with n of 32 or more, in shape
+    (1, 1, n, n), on a CPU, with no bias beside it, and neither compiled nor under ``torch.vmap``.
+
+    What is skipped is not looked at. So under a recognised mask a NaN in a key or a value shows in
+    the queries that may see it, but not in all of the earlier ones, as it does in the equation.
 
     Args:
         query: As for :func:`attention`.
@@ -213,6 +225,17 @@ def merge_heads(
     return x.transpose(1, 2).flatten(2)  # (B, H, L, Dh) -> (B, L, H·Dh)
 
 
+def _products(
+    query: Float[Tensor, "batch heads q_len d_head"], key: Float[Tensor, "batch heads k_len d_head"]
+) -> Float[Tensor, "batch heads q_len k_len"]:
+    """Each query times each key, in float32 or above, under autocast too."""
+    dtype = torch.promote_types(query.dtype, torch.float32)
+    device = query.device.type
+    has_autocast = torch.amp.is_autocast_available(device)
+    with torch.autocast(device, enabled=False) if has_autocast else nullcontext():
+        return query.to(dtype) @ key.to(dtype).mT
+
+
 def _is_square_causal(mask: Bool[Tensor, "b h q_len k_len"]) -> bool:
     """Whether the mask is exactly ``causal_mask(n)``, found out by looking at all of it.
 
@@ -220,14 +243,14 @@ def _is_square_causal(mask: Bool[Tensor, "b h q_len k_len"]) -> bool:
     its diagonal. Eight booleans are compared at a time, as one integer, where the length allows.
     """
     length = mask.shape[-1]
-    if mask.shape != (1, 1, length, length) or mask.device.type != "cpu":
+    if mask.shape != (1, 1, length, length) or mask.device.type != "cpu" or not _can_be_read(mask):
         return False  # on an accelerator, looking would make the host wait
     if mask[0, 0, 0, -1]:
         return False  # one look at the corner turns most other masks away
     seen = mask[0, 0].contiguous()
     step = 8 if length % 8 == 0 and seen.storage_offset() % 8 == 0 else 1
     words = seen.view(torch.int64) if step == 8 else seen
-    edge = torch.ones(length, step, dtype=torch.bool).tril()
+    edge = torch.ones(length, step, dtype=torch.bool, device=seen.device).tril()
     corner_and_below, ones_after = seen[:, :step], seen[:step, step:]
     return (
         torch.equal(corner_and_below, edge)

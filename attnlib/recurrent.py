@@ -356,6 +356,9 @@ class AdditiveAttention(nn.Module):
         self.to_score = nn.Linear(d_attention, 1, bias=False)
         self.listeners: list[Callable[[Tensor], None]] = []
 
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"listeners": []}  # who listens to this layer does not to its copies
+
     def forward(
         self,
         query: Float[Tensor, "batch q_len d_query"],

@@ -212,6 +212,44 @@ def test_low_precision_stays_near_float64(make, twin, dtype, atol):
     assert_close(rough.double(), equation(*qkv, mask=mask), atol=atol, rtol=0)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "atol"),
+    # Worst of 200 seeds: 3.2e-2 and 3.9e-3; with scores in the half type 1.6e-1 and 2.2e-2.
+    [(torch.bfloat16, 5e-2), (torch.float16, 6e-3)],
+)
+@pytest.mark.parametrize("with_autocast", [False, True], ids=["plain", "autocast"])
+def test_large_scores_keep_their_weights_in_half_types(dtype, atol, with_autocast):
+    query, key = (torch.randn(1, 2, 64, 64).mul(10**0.5).to(dtype) for _ in range(2))
+    value = torch.randn(1, 2, 64, 64).to(dtype)
+    expected, exact = attention(query.double(), key.double(), value.double())
+    mask = torch.ones(1, 1, 1, 64, dtype=torch.bool)
+    for options in ({}, {"mask": mask}, {"bias": torch.zeros(1, 1, 1, 64, dtype=dtype)}):
+        with torch.autocast("cpu", dtype, enabled=with_autocast):
+            output, weights = attention(query, key, value, **options)
+            fused = F.scaled_dot_product_attention(query, key, value)
+        assert output.dtype == weights.dtype == dtype
+        assert_close(output.double(), expected, atol=atol, rtol=0)
+        assert_close(output, fused, atol=atol, rtol=0)
+        # the only thing that is rounded is the weight itself
+        assert_close(weights.double(), exact, atol=1e-5, rtol=torch.finfo(dtype).eps)
+
+
+def test_under_autocast_float32_comes_out_as_from_torch():
+    qkv = torch.randn(3, 1, 2, 5, 8).unbind()
+    with torch.autocast("cpu", torch.bfloat16):
+        output, weights = attention(*qkv)
+        expected = F.scaled_dot_product_attention(*qkv)
+    assert output.dtype == expected.dtype == torch.bfloat16
+    assert_close(output, expected, atol=5e-2, rtol=0)
+    assert_close(weights, attention(*qkv)[1])  # the scores were not rounded
+
+
+@TWINS
+def test_shapes_can_be_tried_without_memory(twin):
+    query, key, value = (torch.empty(2, 3, n, 8, device="meta") for n in (5, 7, 7))
+    assert twin(query, key, value).shape == (2, 3, 5, 8)
+
+
 @TWINS
 def test_long_vectors_do_not_overflow_in_half_precision(twin):
     big = torch.full((1, 1, 2, 64), 40.0, dtype=torch.float16)  # q.k = 102400, above 65504
@@ -399,6 +437,19 @@ def test_a_nan_shows_even_in_a_query_that_may_see_nothing(make, twin):
     assert found.tolist() == [False, False, True, False, False]
 
 
+@pytest.mark.parametrize("which", [1, 2], ids=["key", "value"])
+def test_a_hidden_nan_reaches_every_query_unless_its_key_is_skipped(which):
+    qkv = list(torch.randn(3, 1, 1, 64, 8).unbind())
+    qkv[which][..., -1, 0] = torch.nan
+    mask, bias = causal_mask(64), torch.zeros(1, 1, 1, 1)
+    assert rows_with_nan(equation(*qkv, mask=mask)).all()
+    assert rows_with_nan(fused_attention(*qkv, mask=mask, bias=bias)).all()
+    recognised = rows_with_nan(fused_attention(*qkv, mask=mask))
+    assert recognised[-1]
+    if which == 1:  # how far a value reaches depends on the blocks in which PyTorch computes
+        assert not recognised[:-1].any()
+
+
 def test_the_fused_kernel_is_really_there():
     query, key, value = torch.randn(3, BATCH, HEADS, K_LEN, D_HEAD).double().unbind()
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):  # an error if PyTorch cannot use it
@@ -533,6 +584,20 @@ def test_a_causal_mask_with_a_bias_keeps_the_bias(make, flags):
     mask = causal_mask(40)
     assert_close(fused_attention(*qkv, mask=mask, bias=bias), equation(*qkv, mask=mask, bias=bias))
     assert flags == [False]
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # PyTorch's word on its vmap
+@pytest.mark.compiles
+@pytest.mark.parametrize("length", [7, 40])
+def test_both_twins_can_be_mapped_over_inputs_and_masks(length):
+    qkv = torch.randn(3, 2, 1, 3, length, 8, dtype=torch.float64).unbind()
+    masks = torch.stack([causal_mask(length), torch.ones(1, 1, length, length).bool()])
+    expected = [attention(*(x[i] for x in qkv), mask=masks[i])[0] for i in range(2)]
+    for twin in (equation, fused_attention):
+        mapped = torch.vmap(lambda q, k, v, m, f=twin: f(q, k, v, mask=m))(*qkv, masks)
+        assert_close(mapped, torch.stack(expected))
+        shared = torch.vmap(lambda q, k, v, f=twin: f(q, k, v, mask=masks[0]))(*qkv)
+        assert_close(shared[0], expected[0])
 
 
 # -------------------------------------------------------------------------------------- heads

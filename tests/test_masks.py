@@ -250,6 +250,36 @@ def test_masks_are_made_where_they_are_asked_for():
     assert document_mask(ids).device == there
     assert global_mask(ids == 0).device == there
     assert to_additive(ids == 0).device == there
+    assert padding_mask(ids[:, 0], 5).device == there
+    assert prefix_mask(ids[:, 0], 5).device == there
+
+
+def test_a_mask_is_made_where_its_lengths_are_and_not_where_others_are_made():
+    lengths = torch.tensor([1, 3])
+    expected = [f(lengths, 4) for f in (padding_mask, left_padding_mask, prefix_mask)]
+    with torch.device("meta"):
+        found = [f(lengths, 4) for f in (padding_mask, left_padding_mask, prefix_mask)]
+    assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
+
+
+# -------------------------------------------------------------------- compiled, and under vmap
+
+READERS = {
+    "padding_mask": (lambda x: padding_mask(x, 4), torch.tensor([1, 3])),
+    "prefix_mask": (lambda x: prefix_mask(x, 4), torch.tensor([1, 3])),
+    "from_attention_mask": (from_attention_mask, torch.tensor([[1, 1, 0]])),
+    "from_additive": (from_additive, torch.tensor([[0.0, -torch.inf]])),
+}
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize(("build", "x"), READERS.values(), ids=READERS.keys())
+def test_what_looks_at_its_input_can_be_compiled_and_mapped(build, x):
+    torch.compiler.reset()
+    compiled = torch.compile(build, fullgraph=True, backend="eager")
+    assert torch.equal(compiled(x), build(x))
+    mapped = torch.vmap(build)(torch.stack([x, x.flip(-1)]))
+    assert torch.equal(mapped, torch.stack([build(x), build(x.flip(-1))]))
 
 
 def test_the_mask_check_accepts_a_4d_boolean():
@@ -338,6 +368,7 @@ REFUSED = {
     "from additive ints": (lambda: from_additive(ONES.int()), TypeError, "got torch.int32"),
     "from an additive list": (lambda: from_additive([0.0]), TypeError, "got list"),
     "from a bias": (lambda: from_additive(torch.tensor([0.0, -2.5])), ValueError, "got -2.5; sc"),
+    "from a steep bias": (lambda: from_additive(torch.tensor([-9e3])), ValueError, "got -9000"),
     "from a nan": (lambda: from_additive(torch.tensor([torch.nan])), ValueError, "got nan"),
     "from infinity": (lambda: from_additive(torch.tensor([torch.inf])), ValueError, "got inf"),
     "mask as list": (lambda: check_mask([[True]]), TypeError, "torch.Tensor of booleans, got list"),

@@ -7,7 +7,7 @@ import pytest
 import torch
 from matplotlib import colors, pyplot
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.path import Path
 
 from attnlib.plot import heatmap, lines
 
@@ -31,8 +31,11 @@ def contrast(one, other):
 
 def hatched_cells(ax):
     """Row and column of each hatched cell."""
-    boxes = [p for p in ax.patches if isinstance(p, Rectangle) and p.get_hatch()]
-    return {(round(box.get_y() + 0.5), round(box.get_x() + 0.5)) for box in boxes}
+    shapes = [p.get_path() for p in ax.patches if p.get_hatch()]
+    cells = [cell for shape in shapes for cell in shape.to_polygons()]
+    boxes = [Path(cell).get_extents() for cell in cells]
+    assert all((box.width, box.height) == (1, 1) for box in boxes)
+    return {(round(box.y0 + 0.5), round(box.x0 + 0.5)) for box in boxes}
 
 
 def numbers(ax):
@@ -74,6 +77,23 @@ def test_a_blocked_cell_has_no_colour_and_sets_no_limit(ax):
     heatmap(torch.tensor([[1.0, 9.0, 4.0, -9.0]]), allowed=allowed, ax=ax)
     assert ax.images[0].get_array().mask.tolist() == [[False, True, False, True]]
     assert ax.images[0].get_clim() == (1.0, 4.0)
+
+
+def test_thousands_of_blocked_cells_are_drawn_as_one(ax):
+    allowed = torch.ones(100, 100, dtype=torch.bool).tril()
+    heatmap(torch.zeros(100, 100), allowed=allowed, ax=ax)
+    assert hatched_cells(ax) == {(i, j) for i in range(100) for j in range(i + 1, 100)}
+    assert len(ax.patches) == 1  # one for each cell takes seconds
+
+
+def test_hatching_lies_on_the_picture_and_does_not_move_it(ax):
+    values = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    heatmap(values, allowed=torch.tensor([[True, False], [True, True]]), ax=ax)
+    twin = heatmap(values, ax=Figure().subplots())
+    assert (ax.get_xlim(), ax.get_ylim()) == (twin.get_xlim(), twin.get_ylim())
+    assert ax.patches[0].get_zorder() > ax.images[0].get_zorder()
+    assert ax.patches[0].get_facecolor() == (1, 1, 1, 1)
+    assert hatched_cells(twin) == set()
 
 
 def test_a_nan_is_written_out_even_in_a_blocked_cell(ax):

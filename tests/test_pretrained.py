@@ -165,6 +165,17 @@ def test_another_encoder_can_be_used_with_its_own_limit():
     assert small.eval().embed(["one two three four five", "six"]).shape == (2, 12)
 
 
+def test_the_callers_tokenizer_keeps_its_settings():
+    tokenizer = Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
+    tokenizer.enable_padding(length=9)
+    tokenizer.enable_truncation(7)
+    before = tokenizer.to_str()
+    small = SentenceEncoder(Bert(BertConfig(30522, 12, 3, 1, 7, 5)), tokenizer, 5)
+    assert len(small.tokens("one two three four five six")) == 5
+    assert tokenizer.to_str() == before
+    assert len(tokenizer.encode("one").tokens) == 9
+
+
 def test_a_folder_of_ones_own(tmp_path, encoder):
     for name in ("model.safetensors", "tokenizer.json"):
         (tmp_path / name).symlink_to(FOLDER / name)
@@ -238,12 +249,21 @@ def test_a_missing_package_is_named_with_the_way_to_get_it(monkeypatch):
     [
         ("An apple", TypeError, r"must be a list of strings, got one string; write \[sentence\]"),
         ([], ValueError, "sentences is empty; give at least one"),
+        ([1], TypeError, "a sentence must be a string, got int: 1"),
+        (["An apple", None], TypeError, "a sentence must be a string, got NoneType"),
+        (7, TypeError, "must be a list of strings, got int"),
     ],
 )
 def test_what_is_no_list_of_sentences_is_refused(encoder, sentences, error, words):
     for call in (encoder.batch, encoder, encoder.embed):
         with pytest.raises(error, match=words):
             call(sentences)
+
+
+@pytest.mark.messages
+def test_what_is_no_sentence_has_no_tokens(encoder):
+    with pytest.raises(TypeError, match="a sentence must be a string, got list"):
+        encoder.tokens(["An apple"])
 
 
 # -------------------------------------------------------------------------------------- parity

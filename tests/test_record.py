@@ -13,6 +13,7 @@ from attnlib.layers import Attend, EncoderLayer, MultiHeadAttention
 from attnlib.masks import causal_mask, padding_mask
 from attnlib.models.bert import Bert, BertConfig
 from attnlib.record import AttentionMap, record_attention
+from attnlib.recurrent import AdditiveAttention
 
 BATCH, HEADS, LENGTH, D_MODEL = 2, 3, 7, 33
 PADDING = padding_mask(torch.tensor([7, 4]), LENGTH)
@@ -163,6 +164,26 @@ def test_a_failure_inside_ends_the_recording():
     assert len(kept[0]) == 2
 
 
+def test_a_recorder_that_could_not_start_leaves_nobody_listening():
+    model = nn.ModuleDict({"good": Attend(), "bad": nn.Identity()})
+    model["bad"].listeners = ()  # some other module's idea of listeners
+    with pytest.raises(AttributeError), record_attention(model):
+        pass
+    assert model["good"].listeners == []
+
+
+def test_a_recorder_may_end_before_one_that_began_earlier():
+    model = bert()
+    earlier, later = record_attention(model), record_attention(model)
+    maps = [earlier.__enter__(), later.__enter__()]
+    earlier.__exit__(None, None, None)
+    model(ids())
+    assert [len(m) for m in maps] == [0, 2]
+    later.__exit__(None, None, None)
+    model(ids())
+    assert [len(m) for m in maps] == [0, 2]
+
+
 def test_gradients_flow_through_the_recorded_weights():
     layer = MultiHeadAttention(D_MODEL, HEADS).double()
     x = tokens()
@@ -183,13 +204,16 @@ def test_a_map_is_a_pair_of_name_and_weights():
 
 
 def test_a_model_can_be_copied_while_it_is_recorded():
-    model = bert()
+    model = nn.ModuleList([bert(), AdditiveAttention(3, 4, 5)])
     with record_attention(model) as maps:
         twins = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
-        for twin in twins:
-            twin(ids())
+        for attends, adds in twins:
+            attends(ids())
+            adds(torch.randn(1, 1, 3), torch.randn(1, 2, 4))
     assert maps == []  # the copies are not recorded
-    assert not any(m.listeners for t in twins for m in t.modules() if isinstance(m, Attend))
+    places = [m for t in twins for m in t.modules() if hasattr(m, "listeners")]
+    assert len(places) == 2 * 3
+    assert not any(m.listeners for m in places)
 
 
 @pytest.mark.messages

@@ -350,6 +350,15 @@ def test_a_query_that_sees_nothing_gets_0_forward_and_backward():
     assert all(g.isfinite().all() for g in gradients(layer).values())
 
 
+def test_a_copy_of_additive_attention_is_heard_by_nobody():
+    layer, heard = AdditiveAttention(3, 4, 5), []
+    layer.listeners.append(heard.append)
+    copy.deepcopy(layer)(torch.randn(1, 1, 3), torch.randn(1, 2, 4))
+    assert heard == copy.deepcopy(layer).listeners == []
+    layer(torch.randn(1, 1, 3), torch.randn(1, 2, 4))
+    assert len(heard) == 1
+
+
 def test_a_recorder_hears_additive_attention_and_changes_nothing():
     model = nn.Sequential()
     model.attention = AdditiveAttention(2, 3, 11)

@@ -35,10 +35,24 @@ MUTANTS = [
     ),
     Mutant(
         "attention",
-        "scales after the product",
-        "    scores = (query * scale) @ key.mT  #",
-        "    scores = (query @ key.mT) * scale  #",
-        "equal on paper; float16 overflows before it is scaled",
+        "scores in half precision",
+        "        return query.to(dtype) @ key.to(dtype).mT\n",
+        "        return (query @ key.mT).to(dtype)\n",
+        "the softmax makes a rounded score a wrong weight; float16 overflows before it is scaled",
+    ),
+    Mutant(
+        "attention",
+        "autocast rounds the scores",
+        "    with torch.autocast(device, enabled=False) if has_autocast else nullcontext():\n",
+        "    with nullcontext():\n",
+        "float32 goes into the product, and bfloat16 comes out",
+    ),
+    Mutant(
+        "attention",
+        "the weights stay float32",
+        "    weights = masked_softmax(scores, mask).to(value.dtype)\n",
+        "    weights = masked_softmax(scores, mask)\n",
+        "half values cannot be multiplied with them",
     ),
     Mutant(
         "attention",
@@ -57,15 +71,15 @@ MUTANTS = [
     Mutant(
         "attention",
         "the bias changes the caller's scores of the query",
-        "    scores = (query * scale) @ key.mT  #",
-        "    scores = query.mul_(scale) @ key.mT  #",
+        "    scores = _products(query, key) * scale  #",
+        "    scores = _products(query.mul_(scale), key)  #",
         "in place: the caller's query is scaled again in each call",
     ),
     Mutant(
         "attention",
         "the mask is dropped",
-        "    weights = masked_softmax(scores, mask)\n",
-        "    weights = masked_softmax(scores)\n",
+        "    weights = masked_softmax(scores, mask).to(value.dtype)\n",
+        "    weights = masked_softmax(scores).to(value.dtype)\n",
         "a lost argument",
     ),
     Mutant(
@@ -200,6 +214,13 @@ MUTANTS = [
         "step = 8 if length % 8 == 0 and seen.storage_offset() % 8 == 0 else 1",
         "step = 8 if length % 8 == 0 else 1",
         "a slice of a larger buffer",
+    ),
+    Mutant(
+        "fused_attention",
+        "branches on a mask under vmap",
+        " or not _can_be_read(mask):\n",
+        ":\n",
+        "PyTorch cannot say of many masks at once whether they are causal",
     ),
     Mutant(
         "fused_attention",

@@ -99,6 +99,20 @@ MUTANTS = [
     ),
     Mutant(
         "padding_mask",
+        "looks at the lengths while it is compiled",
+        "    if torch.compiler.is_compiling() or x.is_meta:\n",
+        "    if x.is_meta:\n",
+        "a graph cannot branch on what its inputs hold: it breaks there",
+    ),
+    Mutant(
+        "padding_mask",
+        "looks at the lengths under vmap",
+        "    return not torch._C._functorch.is_batchedtensor(x)\n",
+        "    return True\n",
+        "what holds for one sequence need not for another",
+    ),
+    Mutant(
+        "padding_mask",
         "a length beyond the end passes",
         "    if ((whole < 0) | (whole > k_len)).any():\n",
         "    if (whole < 0).any():\n",
@@ -196,6 +210,13 @@ MUTANTS = [
         "    return prefix | causal_mask(q_len, k_len, device=prefix_lengths.device)\n",
         "    return causal_mask(q_len, k_len).expand(len(prefix), -1, -1, -1)\n",
         "the prefix is forgotten",
+    ),
+    Mutant(
+        "prefix_mask",
+        "made on the default device",
+        "    return prefix | causal_mask(q_len, k_len, device=prefix_lengths.device)\n",
+        "    return prefix | causal_mask(q_len, k_len)\n",
+        "on a GPU the two halves would not meet",
     ),
     Mutant(
         "prefix_mask",
@@ -388,6 +409,13 @@ MUTANTS = [
     ),
     Mutant(
         "from_additive",
+        "-1e3 is blocked",
+        "    allowed, blocked = additive == 0, additive <= -1e4\n",
+        "    allowed, blocked = additive == 0, additive <= -1e3\n",
+        "a bias for far keys reaches such numbers: ALiBi's at 2000 tokens",
+    ),
+    Mutant(
+        "from_additive",
         "-1e4 is no longer blocked",
         "additive <= -1e4",
         "additive <= -1e5",
@@ -396,7 +424,7 @@ MUTANTS = [
     Mutant(
         "from_additive",
         "takes a bias for a mask",
-        "    if not (allowed | blocked).all():\n",
+        "    if _can_be_read(additive) and not (allowed | blocked).all():\n",
         "    if additive.isnan().any():\n",
         "ALiBi's numbers would block all keys but one",
     ),

@@ -1,4 +1,4 @@
-"""Faults in the pictures; how a blocked cell is hatched is left to the tests."""
+"""Faults in the pictures."""
 
 from mutants import Mutant
 
@@ -138,6 +138,20 @@ MUTANTS = [
         "values.detach().cpu().double()",
         "values.cpu().double()",
         "weights of a layer in training carry one",
+    ),
+    Mutant(
+        "heatmap",
+        "hatches the transposed cell",
+        "torch.stack([column, row], dim=-1)",
+        "torch.stack([row, column], dim=-1)",
+        "x runs along the columns, but a matrix names its row first",
+    ),
+    Mutant(
+        "heatmap",
+        "hatching is half a cell off",
+        "[[-0.5, -0.5], [0.5, -0.5], [0.5, 0.5], [-0.5, 0.5]]",
+        "[[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]",
+        "the middle of a cell lies at the whole number",
     ),
     Mutant(
         "lines",

@@ -15,6 +15,20 @@ MUTANTS = [
     ),
     Mutant(
         "SentenceEncoder",
+        "changes the caller's tokenizer",
+        "        self.tokenizer = copy.deepcopy(tokenizer)  #",
+        "        self.tokenizer = tokenizer  #",
+        "a tokenizer has settings, and they are set in place",
+    ),
+    Mutant(
+        "SentenceEncoder",
+        "a number as a sentence passes to the tokenizer",
+        "        for sentence in sentences:\n            _check_text(sentence)\n",
+        "",
+        "TextEncodeInput must be Union[...]: an error about another program",
+    ),
+    Mutant(
+        "SentenceEncoder",
         "padding is added up",
         "real = padding_mask(lengths, vectors.shape[1])[:, 0, 0, :, None]",
         "real = torch.ones(*vectors.shape[:2], 1)",

@@ -43,9 +43,23 @@ MUTANTS = [
     Mutant(
         "record_attention",
         "a failure leaves it listening",
-        "    try:\n        yield maps\n    finally:\n",
-        "    yield maps\n    if True:\n",
+        "    finally:\n",
+        "    except ZeroDivisionError:\n        pass\n    else:\n",
         "no finally",
+    ),
+    Mutant(
+        "record_attention",
+        "a failure at the start leaves it listening",
+        "            listening.append((place, listener))\n        yield maps\n",
+        "        listening = [(p, p.listeners[-1]) for p in places.values()]\n        yield maps\n",
+        "what is to be undone is noted too late",
+    ),
+    Mutant(
+        "record_attention",
+        "stops whoever began last",
+        "            place.listeners.remove(listener)\n",
+        "            place.listeners.pop()\n",
+        "recorders that end in another order than they began",
     ),
     Mutant(
         "record_attention",

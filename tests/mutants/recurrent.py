@@ -217,6 +217,13 @@ MUTANTS = [
     ),
     Mutant(
         "AdditiveAttention",
+        "a copy has the same listeners",
+        '        return self.__dict__ | {"listeners": []}  #',
+        "        return self.__dict__  #",
+        "a copy made while recording would be recorded for ever",
+    ),
+    Mutant(
+        "AdditiveAttention",
         "no mask",
         "masked_softmax(scores[:, None], mask)",
         "masked_softmax(scores[:, None])",
