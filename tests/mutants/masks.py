@@ -270,7 +270,7 @@ MUTANTS = [
     Mutant(
         "from_attention_mask",
         "takes token ids for a mask",
-        "        if not ((keep == 0) | (keep == 1)).all():\n",
+        "        if _can_be_read(keep) and not ((keep == 0) | (keep == 1)).all():\n",
         "        if keep.min() < 0:\n",
         "ids passed by mistake would keep everything but id 0",
     ),
