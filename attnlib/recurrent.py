@@ -68,9 +68,11 @@ class LSTMCell(_Cell):
     r"""One step of the LSTM: a memory that is added to, behind three gates.
 
     .. math::
+        \begin{aligned}
         i, f, o &= \sigma(W_{i,f,o}\, x_t + U_{i,f,o}\, h_{t-1}) \\
         m_t &= f \odot m_{t-1} + i \odot \tanh(W_m x_t + U_m h_{t-1}) \\
         h_t &= o \odot \tanh(m_t)
+        \end{aligned}
 
     Each product with W or U adds a bias of its own. A forget gate near 1 hands the memory, and the
     gradient, on as it is: that is how an LSTM remembers for longer than an RNN.
@@ -111,9 +113,11 @@ class GRUCell(_Cell):
     r"""One step of the GRU: a gate says how much of the old state stays.
 
     .. math::
+        \begin{aligned}
         r, z &= \sigma(W_{r,z}\, x_t + U_{r,z}\, h_{t-1}) \\
         n &= \tanh(W_n x_t + r \odot (U_n h_{t-1})) \\
         h_t &= (1 - z) \odot n + z \odot h_{t-1}
+        \end{aligned}
 
     Each product with W or U adds a bias of its own. As in PyTorch, the reset gate :math:`r` works
     on :math:`U_n h`; in the paper it works on :math:`h`, before the product.

@@ -173,9 +173,11 @@ class Decoder(nn.Module):
     r"""Write the target one token at a time, looking at the source through a context.
 
     .. math::
+        \begin{aligned}
         c_t &= \mathrm{context}(s_{t-1}, \mathrm{source}) \\
         s_t &= \mathrm{cell}([y_{t-1}; c_t],\; s_{t-1}) \\
         \mathrm{logits}_t &= W [s_t; y_{t-1}; c_t] + b
+        \end{aligned}
 
     The state starts from the encoder's summary, :math:`s_0 = \tanh(W_0\, \mathrm{summary} + b_0)`.
     The logits come from one linear map; Bahdanau puts a maxout layer in between.
