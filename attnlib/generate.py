@@ -210,8 +210,8 @@ def beam_search(
         cache: As for :func:`greedy`. It ends up with ``n_beams`` rows for each text.
 
     Returns:
-        The new tokens of the best text, in as many columns as the longest one needs. |Y| is their
-        number, the end token included.
+        The new tokens of the best text, in as many columns as the longest one needs. Their number,
+        with the end token, is the length of Y.
 
     Raises:
         ValueError: As :func:`greedy`, or if ``n_beams`` is not positive or ``alpha`` is negative.
