@@ -64,8 +64,8 @@ class MultiHeadAttention(nn.Module):
     With fewer key-value heads than heads, neighbouring heads share one: grouped-query attention,
     or multi-query attention if there is just one. The cache gets smaller by as much.
 
-    There is no dropout on the weights: PyTorch's fused kernel would fall back to keeping all of
-    them, and BART and others do without it as well.
+    There is no dropout on the weights: on a CPU, PyTorch's fused kernel has none, and would fall
+    back to keeping all of them. Hugging Face's BART and LLaMA have none by default either.
 
     Args:
         d_model: Width of the tokens that ask, and of the output.

@@ -19,7 +19,6 @@ from attnlib.data import (
     digits,
     first_task,
     pad_pairs,
-    patches,
     prose,
     recall_task,
     reverse_task,
@@ -269,15 +268,6 @@ def test_the_seed_decides_which_digits_are_kept_for_testing():
     assert not torch.equal(digits(seed=1).test_labels, digits(seed=0).test_labels)
 
 
-def test_patches_go_row_by_row_with_all_channels():
-    images = torch.arange(2 * 3 * 4 * 6).reshape(2, 3, 4, 6).float()
-    cut = patches(images, 2)
-    assert cut.shape == (2, 6, 12)
-    for number, (top, left) in enumerate([(0, 0), (0, 2), (0, 4), (2, 0), (2, 2), (2, 4)]):
-        expected = images[:, :, top : top + 2, left : left + 2].flatten(1)
-        assert torch.equal(cut[:, number], expected)
-
-
 # ----------------------------------------------------------------------------------------- text
 
 
@@ -371,9 +361,6 @@ PAIRS = pad_pairs([[3], [4]], [[5], [6]])
             ValueError,
             r"\['q'\] not in the vocabulary of 5 words, such as \['a', 'b'\]",
         ),
-        (lambda: patches(torch.zeros(8, 8), 2), ValueError, r"got shape \(8, 8\)"),
-        (lambda: patches(torch.zeros(1, 1, 8, 8), 3), ValueError, "do not fill an image of 8 by 8"),
-        (lambda: patches(torch.zeros(1, 1, 8, 8), 0), ValueError, "patches of 0 by 0"),
         (lambda: word_corpus(vocab_size=5), ValueError, "vocab_size=5 leaves no room for words"),
         (
             lambda: windows(torch.arange(5), 6, batch_size=1, seed=0),

@@ -15,6 +15,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 BOOK = Path(__file__).resolve().parents[1] / "book"
 sys.path.insert(0, str(BOOK / "_ext"))
+import run_notebooks  # noqa: E402
 from run_notebooks import STATE, main, source_sha256  # noqa: E402
 
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -246,6 +247,54 @@ def test_a_cell_that_raises_stops_the_run_and_nothing_is_written(notebook, capsy
     assert main([str(notebook)]) == 1
     assert "ZeroDivisionError" in capsys.readouterr().err
     assert notebook.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("import time\ntime.sleep(60)", "a cell took longer than 1 seconds. Make it smaller"),
+        ("import os\nos._exit(1)", "a cell ended the kernel"),
+    ],
+    ids=["a cell without an end", "a dead kernel"],
+)
+def test_a_run_that_does_not_come_to_its_end_says_why_and_writes_nothing(
+    tmp_path, capsys, monkeypatch, source, words
+):
+    monkeypatch.setattr(run_notebooks, "CELL_TIMEOUT", 1)
+    stuck = written(tmp_path, [new_code_cell("1 + 1"), new_code_cell(source)])
+    before = stuck.read_bytes()
+    assert main([str(stuck)]) == 1
+    said = capsys.readouterr().err
+    assert f"{stuck.name}: FAILED, not written: {words}" in said
+    assert "sleep" not in words or "time.sleep(60)" in said
+    assert stuck.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == [stuck.name]
+
+
+def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "chapter.ipynb"
+    path.write_text("old")
+    path.chmod(0o640)
+    run_notebooks._replace(path, "new")
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o640
+
+    def full(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="no space left"):
+        run_notebooks._replace(path, "newer")
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_set_of_words_has_one_order_in_every_run(tmp_path):
+    path = written(tmp_path, [new_code_cell("list({'query', 'key', 'value', 'mask', 'bias'})")])
+    assert main([str(path)]) == 0
+    first = path.read_bytes()
+    assert main([str(path)]) == 0
+    assert path.read_bytes() == first
 
 
 def test_a_notebook_that_is_not_there_is_named(tmp_path, capsys):

@@ -4,7 +4,7 @@ Nothing is downloaded. All randomness comes from the seed that you pass: a whole
 same data each time, a ``torch.Generator`` goes on drawing.
 """
 
-from attnlib.data.images import Digits, digits, patches
+from attnlib.data.images import Digits, digits
 from attnlib.data.pairs import (
     BOS,
     EOS,
@@ -39,7 +39,6 @@ __all__ = [  # noqa: RUF022 - in the order in which they are best read
     "translations",
     "Digits",
     "digits",
-    "patches",
     "Corpus",
     "character_corpus",
     "word_corpus",

@@ -1,4 +1,4 @@
-"""Handwritten digits, and images as patches."""
+"""Handwritten digits."""
 
 from typing import NamedTuple
 
@@ -55,40 +55,3 @@ def digits(*, seed: int | torch.Generator = 0) -> Digits:
     mean, std = images[train].mean(), images[train].std()
     images = (images - mean) / std
     return Digits(images[train], labels[train], images[test], labels[test])
-
-
-def patches(
-    images: Float[Tensor, "batch channels height width"], size: int
-) -> Float[Tensor, "batch n_patches d_patch"]:
-    """Cut images into square patches, row by row: the tokens of a vision Transformer.
-
-    Args:
-        images: The images.
-        size: Height and width of a patch, in pixels.
-
-    Returns:
-        One row of ``channels * size * size`` numbers for each patch.
-
-    Raises:
-        ValueError: If ``images`` is not 4-D, or ``size`` does not divide its height and width.
-
-    Example:
-        >>> image = torch.arange(16.0).reshape(1, 1, 4, 4)
-        >>> patches(image, 2)[0]
-        tensor([[ 0.,  1.,  4.,  5.],
-                [ 2.,  3.,  6.,  7.],
-                [ 8.,  9., 12., 13.],
-                [10., 11., 14., 15.]])
-
-    Source:
-        Dosovitskiy et al. 2021, arXiv:2010.11929, section 3.1.
-    """
-    if images.ndim != 4:
-        raise ValueError(
-            f"images must be (batch, channels, height, width), got shape {tuple(images.shape)}"
-        )
-    height, width = images.shape[-2:]
-    if size < 1 or height % size or width % size:
-        raise ValueError(f"patches of {size} by {size} do not fill an image of {height} by {width}")
-    rows = images.unflatten(-2, (-1, size)).unflatten(-1, (-1, size))  # (B, C, H/s, s, W/s, s)
-    return rows.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)

@@ -28,7 +28,7 @@ class Rope(Positions):
 
     Args:
         d_head: Width of a head, even. All of it is turned.
-        base: The slowest pair takes almost ``2 * pi * base`` tokens for a full turn.
+        base: The slowest pair takes ``2 * pi * base ** (1 - 2 / d_head)`` tokens for a full turn.
 
     Raises:
         TypeError: If ``d_head`` is not a whole number.

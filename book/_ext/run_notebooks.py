@@ -3,28 +3,36 @@
     python book/_ext/run_notebooks.py                    every notebook of the book
     python book/_ext/run_notebooks.py book/qkv.ipynb     only this one
 
-The site shows what is stored here, and nbval compares with it. A notebook saved by hand in
-JupyterLab loses its widgets, so this script is the only thing that writes outputs. A cell that
-raises stops it and shows the traceback, unless the cell has the tag ``raises-exception``.
+The site shows what is stored here, and nbval compares with it. By default JupyterLab saves a
+notebook without the state of its widgets, so this script is the only thing that writes outputs. A
+cell that raises stops it and shows the traceback, unless the cell has the tag ``raises-exception``.
+So does a cell that takes too long, and one that ends the kernel. The file is then left as it was.
 """
 
 import hashlib
 import json
 import os
 import re
+import shutil
 import sys
 import time
 from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 BOOK = Path(__file__).resolve().parent.parent
 STATE = "application/vnd.jupyter.widget-state+json"
 CELL_TIMEOUT = 300  # seconds
-# The order of the terms of a sum, and so its last bit, depends on the number of threads.
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+# The order of the terms of a sum, and so its last bit, depends on the number of threads; the order
+# of a set of strings depends on the seed of their hashes.
+STEADY = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+}
 RANDOM_ID = re.compile(r"[0-9a-f]{8}((-[0-9a-f]{4}){3}-[0-9a-f]{12})?")
 
 
@@ -35,7 +43,7 @@ def source_sha256(nb: nbformat.NotebookNode) -> str:
 
 
 def run(path: Path) -> float:
-    """Execute one notebook and write it back with its outputs.
+    """Execute one notebook and write it back with its outputs, or not at all.
 
     Args:
         path: the notebook.
@@ -45,6 +53,8 @@ def run(path: Path) -> float:
 
     Raises:
         CellExecutionError: if a cell raises that is not tagged ``raises-exception``.
+        CellTimeoutError: if a cell takes longer than ``CELL_TIMEOUT``.
+        DeadKernelError: if a cell ends the kernel.
     """
     nb = nbformat.read(path, as_version=4)
     _forget_outputs(nb)
@@ -57,15 +67,26 @@ def run(path: Path) -> float:
         coalesce_streams=True,
         extra_arguments=["--log-level=ERROR"],
         resources={"metadata": {"path": str(path.parent)}},
-    ).execute(env={**os.environ, **ONE_THREAD})
+    ).execute(env={**os.environ, **STEADY})
     seconds = time.perf_counter() - start
     nb = _with_steady_widget_ids(nb, path.stem)
     _name_cells(nb)
     _keep_only_needed_metadata(nb)
     nbformat.validate(nb)
     text = nbformat.writes(nb, indent=1, ensure_ascii=False) + "\n"
-    path.write_text(text, encoding="utf-8", newline="\n")
+    _replace(path, text)
     return seconds
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file in one step: whoever reads it meanwhile gets the old one or the new one."""
+    new = path.with_name(f".{path.name}.new")
+    try:
+        new.write_text(text, encoding="utf-8", newline="\n")
+        shutil.copymode(path, new)
+        new.replace(path)  # a single act of the file system
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _forget_outputs(nb: nbformat.NotebookNode) -> None:
@@ -144,12 +165,25 @@ def main(arguments: list[str]) -> int:
         try:
             print(f"{path.name}: {run(path):.1f} s", flush=True)
         except CellExecutionError as error:
-            failed = True
-            print(f"{path.name}: FAILED, not written\n{error}", file=sys.stderr, flush=True)
+            failed = _say(f"{path.name}: FAILED, not written\n{error}")
+        except CellTimeoutError as error:
+            failed = _say(
+                f"{path.name}: FAILED, not written: a cell took longer than {CELL_TIMEOUT} "
+                f"seconds. Make it smaller, or raise CELL_TIMEOUT in {Path(__file__).name}\n{error}"
+            )
+        except DeadKernelError:
+            failed = _say(
+                f"{path.name}: FAILED, not written: a cell ended the kernel, by exit() or a crash, "
+                "or there was not enough memory. Run the notebook in JupyterLab to find the cell"
+            )
         except FileNotFoundError:
-            failed = True
-            print(f"{path}: no such notebook", file=sys.stderr, flush=True)
+            failed = _say(f"{path}: no such notebook")
     return int(failed)
+
+
+def _say(problem: str) -> bool:
+    print(problem, file=sys.stderr, flush=True)
+    return True
 
 
 if __name__ == "__main__":

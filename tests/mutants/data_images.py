@@ -1,4 +1,4 @@
-"""Faults in digits and patches."""
+"""Faults in the digits."""
 
 from mutants import Mutant
 
@@ -60,33 +60,5 @@ MUTANTS = [
         "generator=_generator(seed)",
         "generator=_generator(0)",
         "an argument that is not used",
-    ),
-    Mutant(
-        "patches",
-        "column by column",
-        "rows.permute(0, 2, 4, 1, 3, 5)",
-        "rows.permute(0, 4, 2, 1, 3, 5)",
-        "transposed: 2-D positions then point to other patches",
-    ),
-    Mutant(
-        "patches",
-        "transposed inside",
-        "rows.permute(0, 2, 4, 1, 3, 5)",
-        "rows.permute(0, 2, 4, 1, 5, 3)",
-        "a square patch does not tell",
-    ),
-    Mutant(
-        "patches",
-        "channels last",
-        "rows.permute(0, 2, 4, 1, 3, 5)",
-        "rows.permute(0, 2, 4, 3, 5, 1)",
-        "as in TensorFlow",
-    ),
-    Mutant(
-        "patches",
-        "a rest is cut off",
-        "    if size < 1 or height % size or width % size:\n",
-        "    if size < 1:\n",
-        "a forgotten check",
     ),
 ]
