@@ -31,12 +31,12 @@ class Pairs(NamedTuple):
 
     @property
     def decoder_input(self) -> Int[Tensor, "batch q_len"]:
-        """The targets without their last place: what the decoder is shown (teacher forcing)."""
+        """What the decoder is shown (teacher forcing), the targets without their last place."""
         return self.target[:, :-1]
 
     @property
     def labels(self) -> Int[Tensor, "batch q_len"]:
-        """The targets without their start: the token that is right after each one shown."""
+        """The token that is right after each one shown, the targets without their start."""
         return self.target[:, 1:]
 
 
