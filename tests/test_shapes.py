@@ -24,6 +24,8 @@ FILES = [
     "test_layers_decoding.py",
     "test_gpt.py",
     "test_model_inputs.py",
+    "test_transformer.py",
+    "test_encoder_decoder.py",
     "test_generate.py",
     "test_t5.py",
 ]

@@ -7,7 +7,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attnlib.cache import KeysAndValues, KVCache
-from attnlib.layers import DecoderLayer, EncoderLayer
 from attnlib.models.inputs import cache_of_each, check_ids, decoder_mask, encoder_mask
 
 
@@ -64,13 +63,14 @@ class EncoderDecoder(nn.Module):
         n_heads: Number of heads of each layer.
         embed_source: Turns the ids of the source into vectors; takes the ``offset`` of the first.
         embed_target: The same for the target.
-        encoder: The layers of the encoder.
-        decoder: The layers of the decoder.
+        encoder: The layers of the encoder, such as :class:`~attnlib.layers.EncoderLayer`.
+        decoder: The layers of the decoder, such as :class:`~attnlib.layers.DecoderLayer`.
         to_logits: Turns the decoder's vectors into a score for each token.
         encoder_norm: Normalises what the last layer of the encoder gives, if at all.
         decoder_norm: The same for the decoder.
 
     Example:
+        >>> from attnlib.layers import DecoderLayer, EncoderLayer
         >>> from attnlib.positions import LearnedEncoding
         >>> embed = TokenEmbedding(nn.Embedding(11, 8), LearnedEncoding(8, max_len=5))
         >>> layers = [EncoderLayer(8, n_heads=2, d_ff=16)], [DecoderLayer(8, n_heads=2, d_ff=16)]
@@ -87,8 +87,8 @@ class EncoderDecoder(nn.Module):
         n_heads: int,
         embed_source: nn.Module,
         embed_target: nn.Module,
-        encoder: Iterable[EncoderLayer],
-        decoder: Iterable[DecoderLayer],
+        encoder: Iterable[nn.Module],
+        decoder: Iterable[nn.Module],
         to_logits: nn.Module,
         *,
         encoder_norm: nn.Module | None = None,
