@@ -51,9 +51,8 @@ class TransformerConfig:
 class Transformer(EncoderDecoder):
     r"""Translate a sequence, with attention alone.
 
-    .. math::
-        memory &= \mathrm{encoder}(\sqrt{d_{model}}\, E_{source} + PE) \\
-        logits &= W\, \mathrm{decoder}(\sqrt{d_{model}}\, E_{target} + PE,\; memory)
+    .. math:: memory = \mathrm{encoder}(\sqrt{d_{model}}\, E_{source} + PE)
+    .. math:: logits = W\, \mathrm{decoder}(\sqrt{d_{model}}\, E_{target} + PE,\; memory)
 
     Usually source, target and head share one table: :math:`E_{source} = E_{target} = W`.
 
