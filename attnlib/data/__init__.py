@@ -1,10 +1,22 @@
 """Small data to learn from: toy tasks, English–Chinese sentences, digits, and a text.
 
+And what a model is pretrained to do with a sentence: masked, with holes, or token by token.
+
 Nothing is downloaded. All randomness comes from the seed that you pass: a whole number draws the
 same data each time, a ``torch.Generator`` goes on drawing.
 """
 
 from attnlib.data.images import Digits, digits
+from attnlib.data.objectives import (
+    IGNORED,
+    Example,
+    cut_spans,
+    infill,
+    mask_tokens,
+    next_token,
+    poisson_spans,
+    random_spans,
+)
 from attnlib.data.pairs import (
     BOS,
     EOS,
@@ -44,4 +56,12 @@ __all__ = [  # noqa: RUF022 - in the order in which they are best read
     "word_corpus",
     "prose",
     "windows",
+    "Example",
+    "IGNORED",
+    "next_token",
+    "mask_tokens",
+    "cut_spans",
+    "random_spans",
+    "infill",
+    "poisson_spans",
 ]
