@@ -1,0 +1,82 @@
+"""Cross-attention: the memory is read, all of it, with its own mask, by the right queries."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from attnlib.doctor.findings import FAULT, Finding
+from attnlib.doctor.measure import different, gap, reach
+from attnlib.doctor.patient import Inputs, Patient
+from attnlib.doctor.probes.padding import real_part
+
+
+def memory(patient: Patient) -> Iterator[Finding]:
+    """Replace one token of the memory after the other: each must reach some output.
+
+    No output moves: keys and values come from elsewhere. Only the last ones count: a window was
+    inherited. The output has the length of the memory: the roles are swapped.
+    """
+    if "memory" not in patient.roles or patient.y.ndim < 2:
+        return
+    if patient.sizes.length != patient.sizes.memory and patient.out_axis(patient.y) is None:
+        axis = patient.out_axis(patient.y, patient.sizes.memory)
+        if axis is not None:
+            words = f"{patient.sizes.length} queries and {patient.sizes.memory} memory tokens give"
+            words += f" an output of shape {tuple(patient.y.shape)}"
+            yield Finding("queries-from-memory", FAULT, words)
+            return
+    seen = reach(patient, patient.base, "memory")
+    for salt in (20, 21):
+        small = patient.make(scale=0.2, salt=salt)
+        seen = torch.maximum(seen, reach(patient, small, "memory"))
+    level = max(patient.floor, 1e-7 * float(seen.max()))
+    unseen = (seen <= level).nonzero().flatten().tolist()
+    if len(unseen) == len(seen):
+        yield Finding("memory-ignored", FAULT, "replacing the whole memory moved no output")
+    elif unseen:
+        words = f"tokens {unseen} of a memory of {len(seen)} have no influence on any output"
+        yield Finding("memory-truncated", FAULT, words)
+
+
+def memory_padding(patient: Patient) -> Iterator[Finding]:
+    """Padding of the memory must be hidden, by the memory's own mask.
+
+    With two masks of one shape it is easy to pass the wrong one. So the target's mask is varied
+    while the memory's says that some tokens are padding, and the other way round: what is hidden
+    must follow the memory's mask.
+    """
+    if "memory" not in patient.roles or "memory_padding" not in patient.roles:
+        return
+    n, m = patient.sizes.length, patient.sizes.memory
+    inputs = patient.make(memory_lengths=[m - 2])
+    leak = _moved(patient, inputs, range(m - 2, m))
+    if leak <= 10 * patient.floor:
+        return
+    if "padding" in patient.roles and n == m:
+        masked = patient.make(lengths=[n - 3])
+        keep = patient.keep(patient.sizes.batch, n, [n - 3])
+        lost = _moved(patient, masked, range(n - 2, m), keep)
+        if lost <= 10 * patient.floor:
+            yield Finding(
+                "memory-mask-from-target",
+                FAULT,
+                f"padding of the memory moved outputs by {leak:.2g}; real tokens of the memory go "
+                "unseen where the target has padding",
+            )
+            return
+    words = f"outputs moved by {leak:.2g} when only the memory's padding changed"
+    yield Finding("memory-padding-leak", FAULT, words)
+
+
+def _moved(patient: Patient, inputs: Inputs, places: range, keep: Tensor | None = None) -> float:
+    """How far outputs move when some places of the memory change."""
+    x = patient.main_in(inputs, "memory")
+    shape = [1] * x.ndim
+    shape[patient._axis(x)] = -1
+    where = torch.tensor([i in places for i in range(patient.sizes.memory)]).view(shape)
+    changed = torch.where(where, different(patient, x, "memory"), x)
+    base, new = patient.out(inputs), patient.out(patient.with_main(inputs, changed, "memory"))
+    if keep is None:
+        return gap(new, base)
+    return gap(real_part(patient, new, keep), real_part(patient, base, keep))

@@ -1,0 +1,110 @@
+"""Residual connections and normalisation: what is left of a token without its branches."""
+
+from collections.abc import Iterator
+
+import torch
+
+from attnlib.doctor.clues import coupled_outside, over_tokens
+from attnlib.doctor.findings import NOTE, WARNING, Finding
+from attnlib.doctor.measure import different, moved, zeroed
+from attnlib.doctor.patient import Patient
+from attnlib.doctor.trace import SHAPINGS, VIEWS, Edit, Hearing
+
+ACTIVATIONS = {"relu", "gelu", "silu", "elu", "leaky_relu", "tanh", "sigmoid", "relu_", "mish"}
+ACTIVATIONS |= {"threshold", "hardswish", "softplus", "silu_", "gelu_"}
+
+
+def is_block(patient: Patient) -> bool:
+    """Whether this is a block or a stack, which has residual connections, not a bare attention."""
+    if patient.out_axis(patient.y) is None or "memory" in patient.roles or patient.main is None:
+        return False
+    if (
+        not patient.main.is_floating_point()
+        or patient.y.shape != patient.main_in(patient.base).shape
+    ):
+        return False
+    many = len([c for c in patient.heard.calls if c.result is not None])
+    return many > 1 or (bool(feed_forwards(patient.heard)) and many == 1)
+
+
+def residual(patient: Patient) -> Iterator[Finding]:
+    """Set every attention result to zero: an output must still depend on its own token.
+
+    In a block, x + attention(x) leaves x. Where the input was overwritten before the addition,
+    nothing of the token is left, and tokens grow alike with depth.
+    """
+    edits = zeroed(patient.heard)
+    if not edits or not is_block(patient):
+        return
+    own = _own_shift(patient, edits)
+    if own <= 10 * patient.floor:
+        yield Finding(
+            "residual-lost",
+            WARNING,
+            f"with all attention results set to zero, outputs moved by {own:.1g} with their token",
+        )
+
+
+def feed_forward(patient: Patient) -> Iterator[Finding]:
+    """Set every feed-forward result to zero: an output must still depend on its own token."""
+    if not is_block(patient):
+        return
+    places = feed_forwards(patient.heard)
+    calls = [c for c in patient.heard.calls if c.result is not None]
+    if not places or len(places) != len(calls):
+        return
+    own = _own_shift(patient, dict.fromkeys(places, torch.zeros_like))
+    if own <= 10 * patient.floor:
+        yield Finding(
+            "ffn-residual-lost",
+            WARNING,
+            f"with all feed-forward results set to zero, outputs moved by {own:.1g} with their "
+            "token",
+        )
+
+
+def feed_forwards(heard: Hearing) -> list[int]:
+    """The second projections of feed-forward parts: an activation of a projection comes in."""
+    found = []
+    for op in heard.ops:
+        if op.name not in {"addmm", "mm"}:
+            continue
+        value = op.args[1] if op.name == "addmm" else op.args[0]
+        through = VIEWS | SHAPINGS | ACTIVATIONS | {"native_dropout", "bernoulli_"}
+        back = heard.listener.ancestors(value, op.index, through)
+        names = {o.name for o in back.values()}
+        if names & (ACTIVATIONS - {"tanh", "sigmoid"}) and names & {"addmm", "mm"}:
+            found.append(op.index)
+    return found
+
+
+def _own_shift(patient: Patient, edits: dict[int, Edit]) -> float:
+    """How far an output moves with its own token while some results are replaced."""
+    x = patient.main_in(patient.base)
+    changed = patient.with_main(patient.base, different(patient, x))
+    first, second = (patient.hear(i, edits)[0] for i in (patient.base, changed))
+    return float(moved(second, first, patient.out_axis(first)).min())
+
+
+def coupled(patient: Patient) -> Iterator[Finding]:
+    """Set every attention result to zero: no output may depend on another token any more.
+
+    A normalisation over the sequence couples tokens without attention, and leaks the future.
+    Convolutions and shifts do so on purpose; that is noted.
+    """
+    if patient.out_axis(patient.y) is None or "memory" in patient.roles:
+        return
+    if patient.promises.causal or patient.main is None:
+        return  # the search for leaks looks at it
+    found = coupled_outside(patient)
+    if found is None:
+        return
+    if over_tokens(patient):
+        yield Finding("norm-over-sequence", WARNING, found[1])
+    elif _reached_by_attention_only(patient):
+        yield Finding("observed", NOTE, found[1])
+
+
+def _reached_by_attention_only(patient: Patient) -> bool:
+    """Whether there is an attention at all, so that the rest is worth a note."""
+    return any(c.result is not None for c in patient.heard.calls)

@@ -1,0 +1,138 @@
+"""From what a case says of its intent to what the doctor wants promised. It knows no case by name.
+
+A case is a file with ``build()``, ``example_inputs()`` and an ``intent``: a dict of plain words and
+numbers. What is said in words, such as ``"(B,T) bool, True=keep"``, is read here.
+"""
+
+import inspect
+import re
+from typing import Any
+
+from attnlib.doctor import Report, examine
+
+COPIED = {
+    "order_matters": "order_matters",
+    "window": "window",
+    "sinks": "sinks",
+    "kv_heads": "kv_heads",
+    "heads": "n_heads",
+    "n_heads": "n_heads",
+    "layers": "n_layers",
+    "dropout": "dropout",
+    "shared_layers": "shared_layers",
+    "qk_norm": "qk_norm",
+    "pad_id": "pad_id",
+    "label_offset": "label_offset",
+}
+READ = {"input", "d_model", "causal", "mask", "cache", "weights", "output", "raises", "shift"}
+READ |= {"scale", "dtypes", "prefix"}
+DESIGNS = {  # words in what a case says besides: causes that are meant
+    r"softmax|normali[sz]|slot|compet|sum to|sigmoid": (
+        "softmax-over-queries",
+        "softmax-over-heads",
+        "rows-not-one",
+    ),
+    r"shared|tied|albert|recurren": ("layers-shared", "layers-identical"),
+    r"frozen|fixed": ("parameters-frozen", "parameters-cut-off", "unused-parameters"),
+    r"stochastic|sampl|random": ("dropout-in-eval", "modes-differ"),
+    r"symmetric": ("direction-invisible",),
+    r"conv|shift|token.?mix": ("leak-outside-attention", "heads-cut-across-tokens"),
+    r"local|stride|sparse|dilat|block|global": ("pairs-never-meet",),
+    r"state|memory|recurrence": ("stale-state",),
+    r"residual": ("residual-lost", "ffn-residual-lost"),
+}
+
+
+def examine_case(build: Any, example_inputs: Any, intent: dict[str, Any], seed: int = 0) -> Report:
+    """Examine what a case builds, with its intent turned into promises."""
+    module = build()
+    args, kwargs = example_inputs()
+    names = list(inspect.signature(getattr(module, "forward", module)).parameters)
+    promises = {COPIED[k]: v for k, v in intent.items() if k in COPIED and v is not None}
+    promises |= who_sees_whom(intent) | sequences(intent, args, names)
+    promises |= mask(intent.get("mask"), args, kwargs, names) | numbers(intent)
+    asks = re.match(r"(\w+)=(\w+)", str(intent.get("weights") or ""))
+    if asks:
+        promises["weights"] = {asks[1]: True}
+    kwargs = {k: v for k, v in kwargs.items() if k not in promises.get("weights", {})}
+    cache = re.search(r"(\w+)(?:=None)?\)\s*->", str(intent.get("cache") or ""))
+    if cache:
+        promises["cache"] = cache[1]
+    return examine(module, *args, kwargs=kwargs, seed=seed, by_design=designs(intent), **promises)
+
+
+def who_sees_whom(intent: dict[str, Any]) -> dict[str, Any]:
+    """Causal or not; ``"tgt"`` means the decoder's own tokens, ``"prefix"`` all but a prefix."""
+    causal, prefix = intent.get("causal"), intent.get("prefix")
+    if isinstance(causal, str):
+        number = re.search(r"\d+", causal)
+        if "prefix" in causal and prefix is None and number:
+            prefix = int(number[0])
+        causal = not causal.lower().startswith(("no", "bi", "false"))
+    promises = {} if causal is None else {"causal": causal}
+    return promises | ({"prefix": prefix} if isinstance(prefix, int) and prefix is not True else {})
+
+
+def sequences(intent: dict[str, Any], args: tuple, names: list[str]) -> dict[str, Any]:
+    """Which input is the target and which the source, where both are given."""
+    kind = str(intent.get("input") or "")
+    promises: dict[str, Any] = {}
+    if kind.startswith(("src_tgt", "memory_tgt")) and len(args) > 1:
+        promises |= {"memory": 0, "main": 1}
+    if kind.startswith(("tgt_src", "tgt_memory")) and len(args) > 1:
+        promises |= {"memory": 1, "main": 0}
+    if kind.startswith("src_tgt") and names[:1] in (["tgt"], ["target"], ["query"], ["x"]):
+        promises |= {"memory": 1, "main": 0}
+    if kind.startswith("values"):
+        promises["averages"] = True
+    if re.search(r"\(T, ?B|seq.?first|time.?first|T,B", kind):
+        promises["batch_first"] = False
+    return promises
+
+
+def mask(said: Any, args: tuple, kwargs: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """What the mask means, and where it goes."""
+    text = str(said or "").lower()
+    if not text:
+        return {}
+    if "doc" in text or "segment" in text:
+        named = [n for n in names if re.search("doc|seg", n)]
+        return {"documents": named[0] if named else len(args) - 1}
+    promises: dict[str, Any] = {}
+    pad = re.search(r"(?:pad(?:ding)?(?:_| )?(?:id|token|idx)?\s*(?:=|is|:)?\s*)(\d+)", text)
+    if pad and len(args) == 1 and not kwargs:
+        promises["pad_id"] = int(pad[1])
+    if re.search(
+        r"(true|1)\s*(=|means|:|is)\s*(keep|real|attend|valid|token|visible|allowed)", text
+    ):
+        promises["padding_means"] = "keep"
+    elif re.search(r"(true|1)\s*(=|means|:|is)\s*(pad|hid|ignor|mask|block)", text):
+        promises["padding_means"] = "hide"
+    elif "length" in text:
+        promises["padding_means"] = "lengths"
+    elif re.search(r"additive|added|-inf", text):
+        promises["padding_means"] = "add"
+    if "left" in text:
+        promises["left_padding"] = True
+    left_out = [n for n in names[len(args) :] if re.search("keep|mask|pad|valid", n)]
+    if "optional" in text and left_out:
+        promises["padding"] = left_out[0]
+    return promises
+
+
+def numbers(intent: dict[str, Any]) -> dict[str, Any]:
+    """The scale, if one was declared, and the types that must work."""
+    scale = intent.get("scale")
+    promises: dict[str, Any] = {"dtypes": tuple(intent.get("dtypes") or ())}
+    if isinstance(scale, int | float) and not isinstance(scale, bool):
+        promises["scale"] = float(scale)
+    elif scale and not re.search(r"1 ?/ ?sqrt\((d_head|d_k|head_dim|hd)\)$", str(scale)):
+        promises["scale"] = True
+    return promises
+
+
+def designs(intent: dict[str, Any]) -> tuple[str, ...]:
+    """What is said in other words is a design: it excuses what belongs to it."""
+    rest = {k: v for k, v in intent.items() if k not in READ and k not in COPIED}
+    text = " ".join(f"{k} {v}" for k, v in rest.items() if v).lower()
+    return tuple(c for words, causes in DESIGNS.items() if re.search(words, text) for c in causes)

@@ -1,0 +1,108 @@
+"""The softmax runs over the query axis.
+
+Columns of the weight matrix sum to one instead of rows. A query can end up with almost no weight,
+and every key must be used by somebody.
+"""
+
+import math
+
+import torch
+import torch.nn as nn
+
+META = {
+    "kind": "softmax-axis-query",
+    "symptom": (
+        "Trains, sometimes with almost the same score; rows of the attention map do not sum to "
+        "one. In a causal model it also leaks the future."
+    ),
+    "source": [
+        "https://github.com/labmlai/annotated_deep_learning_paper_implementations/issues/146",
+        "https://github.com/FudanNLP/fastNLP/issues/254",
+    ],
+    "right": "softmax over the last axis (keys).",
+    "call": "y, w = m(x, weights=True) # x (B, T, 32)",
+    "expected": "weights sum to 1 over queries, not over keys: softmax on the wrong axis",
+    "probe": (
+        "sum of the returned weights along each axis; without weights: feed values of ones, "
+        "output rows must be constant"
+    ),
+    "intent": {
+        "input": "embed",
+        "d_model": 32,
+        "heads": 4,
+        "causal": False,
+        "mask": None,
+        "weights": "weights=True -> (y, w), w (B, h, T, T)",
+    },
+}
+
+
+def seeded(make, seed=0):
+    """Build with a fixed seed and leave the caller's random state alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make()
+
+
+def gap(a, b):
+    """Largest absolute difference of two tensors."""
+    return (a - b).abs().max().item()
+
+
+def rand(*shape, seed=1):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def heads(x, h):
+    """(B, T, h*d) -> (B, h, T, d)"""
+    b, t, d = x.shape
+    return x.view(b, t, h, d // h).transpose(1, 2)
+
+
+def unheads(x):
+    """(B, h, T, d) -> (B, T, h*d)"""
+    b, h, t, d = x.shape
+    return x.transpose(1, 2).reshape(b, t, h * d)
+
+
+class SelfAttention(nn.Module):
+    """forward(x, weights=False) -> y or (y, w)."""
+
+    def __init__(self, d=32, h=4):
+        super().__init__()
+        self.h = h
+        self.qkv, self.out = nn.Linear(d, 3 * d), nn.Linear(d, d)
+
+    def probs(self, s):
+        return s.softmax(-2)
+
+    def forward(self, x, weights=False):
+        q, k, v = (heads(z, self.h) for z in self.qkv(x).chunk(3, -1))
+        w = self.probs(q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]))
+        y = self.out(unheads(w @ v))
+        return (y, w) if weights else y
+
+
+class Fixed(SelfAttention):
+    def probs(self, s):
+        return s.softmax(-1)
+
+
+def build():
+    return seeded(SelfAttention)
+
+
+def build_fixed():
+    return seeded(Fixed)
+
+
+def example_inputs():
+    return (rand(2, 6, 32),), {"weights": True}
+
+
+def demo():
+    x = rand(2, 6, 32)
+    wb, wg = build()(x, weights=True)[1], build_fixed()(x, weights=True)[1]
+    assert gap(wg.sum(-1), torch.ones(())) < 1e-5
+    assert gap(wb.sum(-1), torch.ones(())) > 1e-2
+    assert gap(wb.sum(-2), torch.ones(())) < 1e-5
