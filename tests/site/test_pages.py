@@ -61,6 +61,7 @@ def test_the_watch_sees_what_it_should_see(browser, tmp_path):
     """The twin of the tests above: a bad page is found out in each respect."""
     (tmp_path / "bad.html").write_text(
         '<html><img src="https://example.org/a.png"><p style="width: 900px">wide</p>'
+        '<p style="color: #aaa; background: #fff">pale</p>'
         "<script>console.warn('hm'); nonsense()</script>",
         "utf-8",
     )
@@ -71,7 +72,9 @@ def test_the_watch_sees_what_it_should_see(browser, tmp_path):
     assert seen.foreign == ["https://example.org/a.png"]
     kinds = {line.split(":")[0] for line in seen.complaints}  # the order is the browser's affair
     assert kinds == {"console warning", "console error", "page error"}
-    assert any("image-alt" in line for line in violations(opened))
+    assert {"image-alt", "color-contrast"} <= {line.split(" ")[0] for line in violations(opened)}
+    [pale] = violations(opened, colours_only=True)
+    assert "pale" in pale
     assert opened.evaluate("document.documentElement.scrollWidth") > 320
     context.close()
 
