@@ -21,6 +21,13 @@ PAGES = [*NOTEBOOKS, *(p for p in sorted(BOOK.glob("*.md")) if p.stem not in ("n
 
 # Symbols that live in one place of one chapter, which says there what they are.
 LOCAL: dict[str, dict[str, str]] = {
+    "multi_head": {
+        "A": "which head holds how much of which neighbour, a table that is inverted",
+        "a": "the number in a name, in an argument of three lines",
+        "u": "a vector in the same argument",
+        "\\alpha": "a share in the same argument",
+        "\\beta": "the other share",
+    },
     "rnn_limits": {
         "L": "the unknown of an exercise, a number of layers",
         "a": "a scan's factor, and a cell's part, in exercises that name it",

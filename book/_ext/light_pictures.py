@@ -32,7 +32,7 @@ def _lighten(app: Sphinx, page: str, template: str, context: dict, doctree) -> N
             return tag
         width, height = _write_webp(source, Path(app.outdir, "_images"))
         tag = tag.replace(address, address.removesuffix(".png") + ".webp")
-        size = "" if "width" in tag else f' width="{width}" height="{height}"'
+        size = "" if re.search(r'\swidth="', tag) else f' width="{width}" height="{height}"'
         return tag.replace("<img", f'<img loading="lazy"{size}', 1)
 
     if context.get("body"):
