@@ -17,7 +17,7 @@ from attnlib.widgets.lab import Choice, Given, Lab, Range, front_end
 READERS = {"rnn": "RNN", "lstm": "LSTM", "gru": "GRU", "attention": "attention"}
 MOST_TOKENS = 64
 MOST_NUMBERS = 16  # in a vector
-SHUT, OPEN = -1e4, 1e4  # into a sigmoid: 0 and 1 to the last digit
+SHUT, OPEN = -1e9, 1e9  # into a sigmoid: 0 and 1 to the last digit
 CHART = """
 .lab-body .lab-chart { display: block; width: 100%; max-width: 46rem; font-size: 14px; }
 .lab-body .lab-chart text { fill: var(--lab-quiet); }
@@ -180,7 +180,6 @@ class DistanceLab(Lab):
         for place, without in gates.items():
             rows = slice(place * d, (place + 1) * d)
             if not self.gates:
-                numbers["W"][rows] = numbers["U"][rows] = numbers["c"][rows] = 0
                 numbers["b"][rows] = without
             elif place == 1:
                 numbers["b"][rows] += self.gate_bias

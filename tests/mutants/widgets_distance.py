@@ -50,13 +50,6 @@ MUTANTS = [
     ),
     Mutant(
         "DistanceLab",
-        "the bias works without gates",
-        "elif place == 1:",
-        "if place == 1:",
-        "a branch that became independent",
-    ),
-    Mutant(
-        "DistanceLab",
         "without gates the GRU keeps everything",
         '"gru": {0: OPEN, 1: SHUT}',
         '"gru": {0: OPEN, 1: OPEN}',
@@ -64,10 +57,10 @@ MUTANTS = [
     ),
     Mutant(
         "DistanceLab",
-        "without gates the old state still moves them",
-        'numbers["W"][rows] = numbers["U"][rows] = numbers["c"][rows] = 0',
-        'numbers["W"][rows] = numbers["c"][rows] = 0; numbers["b"][rows] = 0',
-        "half of a gate removed; and the bias that opens it is lost",
+        "without gates they stand where they start",
+        'numbers["b"][rows] = without',
+        'numbers["b"][rows] = 0.0',
+        "half open is not open",
     ),
     Mutant(
         "DistanceLab",

@@ -75,6 +75,19 @@ def test_a_whisper_halves_and_attention_shares():
     assert_close(now.signals[3], 1 / torch.arange(1, 5).double())
 
 
+def test_a_signal_that_grows_is_a_share_of_the_first_one_to_the_last_digit():
+    _, lstm, gru = (kind(1, 1) for kind in (RNNCell, LSTMCell, GRUCell))
+    rnn = RNNCell(1, 1).double()
+    with torch.no_grad():
+        for p in rnn.parameters():
+            p.zero_()
+        rnn.from_input.weight.fill_(1 / 2)
+        rnn.from_state.weight.fill_(7 / 3)
+    shares = DistanceLab(torch.zeros(4, 1), rnn, lstm, gru).result().shares
+    grows = torch.tensor([1, 7 / 3, 49 / 9, 343 / 27], dtype=torch.float64)
+    assert_close(shares[0], grows, rtol=1e-12, atol=0)
+
+
 def test_without_gates_a_gru_is_an_rnn_and_an_lstm_only_adds(cells):
     _, lstm, gru = cells
     rnn = RNNCell(3, 5).double()
