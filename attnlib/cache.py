@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attnlib.checks import check_sizes
+
 KeysAndValues = tuple[
     Float[Tensor, "batch heads k_len d_head"], Float[Tensor, "batch heads k_len d_value"]
 ]
@@ -31,7 +33,7 @@ class LayerCache:
     """
 
     def __init__(self, max_len: int) -> None:
-        _check_size("max_len", max_len)
+        check_sizes(max_len=max_len)
         self.max_len = max_len
         self.length = 0
         self._keys: Tensor | None = None
@@ -144,7 +146,7 @@ class KVCache:
         memory: Sequence[KeysAndValues] = (),
         memory_mask: Bool[Tensor, "#batch #heads #q_len k_len"] | None = None,
     ) -> None:
-        _check_size("n_layers", n_layers)
+        check_sizes(n_layers=n_layers)
         if memory and len(memory) != n_layers:
             raise ValueError(
                 f"each of {n_layers} layers needs the keys and values of the source, got "
@@ -192,13 +194,6 @@ class KVCache:
         tensors = [t for layer in self.layers for t in (layer._keys, layer._values)]
         tensors += [t for pair in self.memory for t in pair]
         return sum(t.nbytes for t in tensors if t is not None)
-
-
-def _check_size(name: str, size: int) -> None:
-    if not hasattr(size, "__index__") or isinstance(size, Tensor):
-        raise TypeError(f"{name} must be a whole number, got {type(size).__name__}")
-    if size < 1:
-        raise ValueError(f"{name} must be 1 or more, got {size}")
 
 
 def _check_continues(name: str, new: Tensor, stored: Tensor) -> None:

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnlib.masks import _can_be_read, check_mask, to_additive
+from attnlib.checks import can_be_read, check_floats, check_sizes
+from attnlib.masks import check_mask, to_additive
 
 # Without an explicit mask, PyTorch's kernel takes a row of NaN scores for one that may see nothing,
 # and hides the NaN, if all keys fit into one vector register (16 floats at most, 32 to be safe).
@@ -157,13 +158,14 @@ def masked_softmax(
         Weights. Each row sums to 1, or to 0 where nothing is allowed.
 
     Raises:
-        TypeError: If ``mask`` is not boolean.
-        ValueError: If it does not broadcast to the shape of the scores.
+        TypeError: If ``scores`` is not a float tensor, or ``mask`` is not boolean.
+        ValueError: If the mask does not broadcast to the shape of the scores.
 
     Example:
         >>> masked_softmax(torch.zeros(1, 4), torch.tensor([[True, True, False, False]]))
         tensor([[0.5000, 0.5000, 0.0000, 0.0000]])
     """
+    check_floats("scores", scores)
     if mask is not None:
         additive = to_additive(mask, scores.dtype)
         if not _broadcasts(mask.shape, scores.shape):
@@ -190,6 +192,7 @@ def split_heads(
         Head ``h`` of token ``t`` is ``x[:, t, h * d_head : (h + 1) * d_head]``. It is a view.
 
     Raises:
+        TypeError: If ``x`` is not a float tensor or ``n_heads`` not a whole number.
         ValueError: If ``x`` is not 3-D or its width is no multiple of ``n_heads``.
 
     Example:
@@ -198,9 +201,11 @@ def split_heads(
         tensor([[1., 2.],
                 [3., 4.]])
     """
+    check_floats("x", x)
+    check_sizes(n_heads=n_heads)
     if x.ndim != 3:
         raise ValueError(f"x must be 3-D (batch, length, width), got shape {tuple(x.shape)}")
-    if n_heads < 1 or x.shape[-1] % n_heads:
+    if x.shape[-1] % n_heads:
         raise ValueError(
             f"a width of {x.shape[-1]} does not split into n_heads={n_heads} equal heads"
         )
@@ -213,6 +218,7 @@ def merge_heads(
     """Put the heads of each token side by side again: the inverse of :func:`split_heads`.
 
     Raises:
+        TypeError: If ``x`` is not a float tensor.
         ValueError: If ``x`` is not 4-D.
 
     Example:
@@ -220,6 +226,7 @@ def merge_heads(
         >>> torch.equal(merge_heads(split_heads(x, 4)), x)
         True
     """
+    check_floats("x", x)
     if x.ndim != 4:
         raise ValueError(f"x must be 4-D (batch, heads, length, d_head), got {tuple(x.shape)}")
     return x.transpose(1, 2).flatten(2)  # (B, H, L, Dh) -> (B, L, H·Dh)
@@ -243,7 +250,7 @@ def _is_square_causal(mask: Bool[Tensor, "b h q_len k_len"]) -> bool:
     its diagonal. Eight booleans are compared at a time, as one integer, where the length allows.
     """
     length = mask.shape[-1]
-    if mask.shape != (1, 1, length, length) or mask.device.type != "cpu" or not _can_be_read(mask):
+    if mask.shape != (1, 1, length, length) or mask.device.type != "cpu" or not can_be_read(mask):
         return False  # on an accelerator, looking would make the host wait
     if mask[0, 0, 0, -1]:
         return False  # one look at the corner turns most other masks away
@@ -264,9 +271,7 @@ def _check_inputs(
 ) -> None:
     named = (("query", query), ("key", key), ("value", value))
     for name, x in named:
-        if not isinstance(x, Tensor) or not x.is_floating_point():
-            got = x.dtype if isinstance(x, Tensor) else type(x).__name__
-            raise TypeError(f"{name} must be a float tensor, got {got}")
+        check_floats(name, x)
     q, k, v = query.shape, key.shape, value.shape
     _check_shapes(q, k, v)
     for name, x in named[1:]:

@@ -25,6 +25,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlib.cache import KVCache
+from attnlib.checks import check_floats, check_sizes, check_whole_numbers
 
 Model = Callable[..., Float[Tensor, "batch length vocab_size"]]
 
@@ -56,6 +57,7 @@ def greedy(
         The new tokens, in as many columns as the longest text needs.
 
     Raises:
+        TypeError: If ``ids`` is not a tensor of whole numbers, or ``max_new_tokens`` is not one.
         ValueError: If ``ids`` is not 2-D or empty, ``max_new_tokens`` is not positive, or the cache
             has no room for that many.
 
@@ -104,6 +106,7 @@ def sample(
         The new tokens, in as many columns as the longest text needs.
 
     Raises:
+        TypeError: As :func:`greedy` and :func:`token_probabilities`.
         ValueError: As :func:`greedy` and :func:`token_probabilities`.
 
     Example:
@@ -146,6 +149,7 @@ def token_probabilities(
         Probabilities. Each row sums to 1.
 
     Raises:
+        TypeError: If ``logits`` is not a float tensor, or ``top_k`` not a whole number.
         ValueError: If the temperature or ``top_k`` is not positive, or ``top_p`` is not in 0 to 1.
 
     Example:
@@ -160,6 +164,7 @@ def token_probabilities(
         arXiv:1904.09751, section 3.1. Checked against Hugging Face's ``TopKLogitsWarper`` and
         ``TopPLogitsWarper``.
     """
+    check_floats("logits", logits)
     _check_choice(temperature, top_k, top_p)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     scores = (logits - logits.amax(-1, keepdim=True)) / temperature  # 0 at most: can't overflow
@@ -214,6 +219,7 @@ def beam_search(
         with the end token, is the length of Y.
 
     Raises:
+        TypeError: As :func:`greedy`, or if ``n_beams`` is not a whole number.
         ValueError: As :func:`greedy`, or if ``n_beams`` is not positive or ``alpha`` is negative.
 
     Example:
@@ -228,10 +234,9 @@ def beam_search(
         and 0.6 as in Vaswani et al. 2017, section 6.1. Checked against all texts of a small
         vocabulary, and against Hugging Face's ``generate`` without a length penalty.
     """
-    if n_beams < 1 or alpha < 0:
-        raise ValueError(
-            f"n_beams must be 1 or more and alpha 0 or more, got n_beams={n_beams}, alpha={alpha}"
-        )
+    check_sizes(n_beams=n_beams)
+    if alpha < 0:
+        raise ValueError(f"alpha must be 0 or more, got {alpha}")
     text = _Text(model, ids, max_new_tokens, padding, cache)
     rows = torch.arange(len(ids), device=ids.device)
     logits = text.logits().repeat_interleave(n_beams, dim=0)  # (B * n_beams, V)
@@ -266,12 +271,12 @@ class _Text:
         padding: Tensor | None,
         cache: KVCache | None,
     ) -> None:
+        check_whole_numbers("ids", ids, "write torch.tensor([[5, 6]]), one row for each text")
         if ids.ndim != 2 or 0 in ids.shape:
             raise ValueError(
                 f"ids must be (batch, length) with one token or more, got shape {tuple(ids.shape)}"
             )
-        if max_new_tokens < 1:
-            raise ValueError(f"max_new_tokens must be 1 or more, got {max_new_tokens}")
+        check_sizes(max_new_tokens=max_new_tokens)
         if cache is not None:
             needed = cache.length + ids.shape[1] + max_new_tokens - 1  # the last is never read
             if needed > cache.max_len:
@@ -383,7 +388,7 @@ def _check_choice(temperature: float, top_k: int | None, top_p: float | None) ->
         raise ValueError(
             f"temperature must be above 0, got {temperature}; towards 0 it becomes greedy()"
         )
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k must be 1 or more, or None for all, got {top_k}")
+    if top_k is not None:  # None is for all
+        check_sizes(top_k=top_k)
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p must lie above 0 and up to 1, or be None for all, got {top_p}")

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlib.cache import KeysAndValues, LayerCache
+from attnlib.checks import check_floats, check_module, check_sizes
 from attnlib.functional import attention, fused_attention, merge_heads, split_heads
 from attnlib.positions import Positions
 
@@ -80,7 +81,7 @@ class MultiHeadAttention(nn.Module):
             :class:`~attnlib.positions.Rope`.
 
     Raises:
-        TypeError: If a size is not a whole number.
+        TypeError: If a size is not a whole number, or ``positions`` is none of these modules.
         ValueError: If a size is not positive, ``d_head`` is left out and ``n_heads`` does not
             divide ``d_model``, or ``n_kv_heads`` does not divide ``n_heads``.
 
@@ -114,12 +115,13 @@ class MultiHeadAttention(nn.Module):
         d_value = d_head if d_value is None else d_value
         d_memory = d_model if d_memory is None else d_memory
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-        _check_positive(d_model=d_model, n_heads=n_heads, d_head=d_head)
-        _check_positive(d_value=d_value, d_memory=d_memory, n_kv_heads=n_kv_heads)
+        check_sizes(d_model=d_model, n_heads=n_heads, d_head=d_head)
+        check_sizes(d_value=d_value, d_memory=d_memory, n_kv_heads=n_kv_heads)
         if n_heads % n_kv_heads:
             raise ValueError(
                 f"n_kv_heads={n_kv_heads} must divide n_heads={n_heads}: each is shared by as many"
             )
+        _check_positions(positions)
         self.n_heads = n_heads
         self.n_kv_heads = n_kv_heads
         self.positions = positions
@@ -242,9 +244,10 @@ class FeedForward(nn.Module):
         self, d_model: int, d_ff: int, *, activation: nn.Module | None = None, bias: bool = True
     ) -> None:
         super().__init__()
-        _check_positive(d_model=d_model, d_ff=d_ff)
+        check_sizes(d_model=d_model, d_ff=d_ff)
         self.widen = nn.Linear(d_model, d_ff, bias=bias)
         self.activation = nn.ReLU() if activation is None else activation
+        check_module("activation", self.activation, "nn.GELU()")
         self.narrow = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(
@@ -281,10 +284,11 @@ class GatedFeedForward(nn.Module):
         self, d_model: int, d_ff: int, *, activation: nn.Module | None = None, bias: bool = False
     ) -> None:
         super().__init__()
-        _check_positive(d_model=d_model, d_ff=d_ff)
+        check_sizes(d_model=d_model, d_ff=d_ff)
         self.gate = nn.Linear(d_model, d_ff, bias=bias)
         self.widen = nn.Linear(d_model, d_ff, bias=bias)
         self.activation = nn.GELU() if activation is None else activation
+        check_module("activation", self.activation, "nn.GELU()")
         self.narrow = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(
@@ -402,6 +406,7 @@ class EncoderLayer(nn.Module):
         eps: float = 1e-5,
     ) -> None:
         super().__init__()
+        _check_residual(residual)
         self.attention = MultiHeadAttention(d_model, n_heads, positions=positions)
         self.around_attention = residual(d_model, dropout=dropout, eps=eps)
         self.feed_forward = FeedForward(d_model, d_ff, activation=activation)
@@ -459,6 +464,7 @@ class DecoderLayer(nn.Module):
         eps: float = 1e-5,
     ) -> None:
         super().__init__()
+        _check_residual(residual)
         self.self_attention = MultiHeadAttention(d_model, n_heads)
         self.around_self_attention = residual(d_model, dropout=dropout, eps=eps)
         self.cross_attention = MultiHeadAttention(d_model, n_heads)
@@ -501,7 +507,7 @@ def _add(a: Tensor | None, b: Tensor | None) -> Tensor | None:
 
 def _even_share(d_model: int, n_heads: int) -> int:
     """The width of one head when the heads share ``d_model`` evenly."""
-    _check_positive(d_model=d_model, n_heads=n_heads)
+    check_sizes(d_model=d_model, n_heads=n_heads)
     if d_model % n_heads:
         near = max(1, round(d_model / n_heads)) * n_heads
         raise ValueError(
@@ -511,17 +517,24 @@ def _even_share(d_model: int, n_heads: int) -> int:
     return d_model // n_heads
 
 
-def _check_positive(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if not isinstance(size, int) and not hasattr(size, "__index__"):
-            raise TypeError(f"{name} must be a whole number, got {size!r}; divide with //")
-        if size < 1:
-            raise ValueError(f"{name} must be 1 or more, got {size}")
+def _check_positions(positions: Positions | None) -> None:
+    if positions is None:
+        return
+    check_module("positions", positions, "Rope(d_head)")
+    if not isinstance(positions, Positions):
+        raise TypeError(
+            f"positions must act inside attention, as Rope does, got {type(positions).__name__}; "
+            "what is added to the embeddings belongs in front of the first layer"
+        )
+
+
+def _check_residual(residual: Callable[..., nn.Module]) -> None:
+    if isinstance(residual, nn.Module) or not callable(residual):
+        raise TypeError(f"residual must be a class, PostNorm or PreNorm, got {residual!r}")
 
 
 def _check_tokens(name: str, x: Tensor, width: int, weight: Tensor) -> None:
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name} must be a float tensor, got {type(x).__name__}")
+    check_floats(name, x)
     if x.ndim != 3 or x.shape[-1] != width:
         raise ValueError(f"{name} must be (batch, length, {width}), got shape {tuple(x.shape)}")
     if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):

@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor
 
+from attnlib.checks import can_be_read, check_sizes, check_whole_numbers
+
 # ---------------------------------------------------------------------------------- builders
 
 
@@ -82,11 +84,8 @@ def window_mask(
         Beltagy et al. 2020 (Longformer), arXiv:2004.05150, section 3.1. Their window of size w is
         a radius of w / 2.
     """
-    _check_whole(radius=radius, dilation=dilation)
-    if radius < 0:
-        raise ValueError(f"radius must be 0 or more, got {radius}; 0 lets a token see only itself")
-    if dilation < 1:
-        raise ValueError(f"dilation must be 1 or more, got {dilation}; 1 means no gaps")
+    check_sizes(at_least=0, radius=radius)  # 0 lets a token see only itself
+    check_sizes(dilation=dilation)  # 1 means no gaps
     distance = _key_minus_query(q_len, k_len, device).abs()
     return (distance <= radius * dilation) & (distance % dilation == 0)
 
@@ -201,7 +200,7 @@ def random_block_mask(
     Source:
         Zaheer et al. 2020 (BigBird), arXiv:2007.14062, section 2.
     """
-    _check_positive(length=length, block_size=block_size, n_blocks=n_blocks)
+    check_sizes(length=length, block_size=block_size, n_blocks=n_blocks)
     total = -(-length // block_size)
     if n_blocks > total:
         raise ValueError(
@@ -268,7 +267,7 @@ def document_mask(
                 [1, 1, 0],
                 [0, 0, 1]], dtype=torch.int32)
     """
-    _check_whole_numbers(documents, "documents", "number the documents 0, 1, 2")
+    check_whole_numbers("documents", documents, "number the documents 0, 1, 2")
     _check_ndim(documents, "documents", "(batch, k_len)", 2)
     k_len = documents.shape[-1]
     first = _first_query(k_len if q_len is None else q_len, k_len)
@@ -298,12 +297,12 @@ def from_attention_mask(
         [True, True, False]
     """
     if not isinstance(keep, Tensor) or keep.dtype != torch.bool:
-        _check_whole_numbers(
-            keep,
+        check_whole_numbers(
             "attention_mask",
+            keep,
             'tokenizers give it by return_tensors="pt"; numbers to add are read by from_additive',
         )
-        if _can_be_read(keep) and not ((keep == 0) | (keep == 1)).all():
+        if can_be_read(keep) and not ((keep == 0) | (keep == 1)).all():
             raise ValueError(
                 f"attention_mask must hold only 0 (padding) and 1 (keep), got values from "
                 f"{keep.min()} to {keep.max()}; token ids become a mask with ids != pad_id"
@@ -386,7 +385,7 @@ def from_torch_attn_mask(
     if blocked.ndim == 2:
         return ~blocked[None, None]
     _check_ndim(blocked, "attn_mask", "(batch * n_heads, q_len, k_len), or 2-D (q_len, k_len)", 3)
-    _check_positive(n_heads=n_heads)
+    check_sizes(n_heads=n_heads)
     if blocked.shape[0] % n_heads:
         raise ValueError(
             f"a 3-D attn_mask has batch * n_heads rows, but {blocked.shape[0]} is no multiple of "
@@ -465,7 +464,7 @@ def from_additive(additive: Float[Tensor, "*shape"]) -> Bool[Tensor, "*shape"]:
     if not isinstance(additive, Tensor) or not additive.is_floating_point():
         raise TypeError(f"an additive mask is a float tensor, got {_kind(additive)}")
     allowed, blocked = additive == 0, additive <= -1e4
-    if _can_be_read(additive) and not (allowed | blocked).all():
+    if can_be_read(additive) and not (allowed | blocked).all():
         raise ValueError(
             "an additive mask holds 0 (may attend) and -1e4 or below (blocked) only, got "
             f"{additive[~(allowed | blocked)][0]}; scores to add are passed as bias="
@@ -512,7 +511,7 @@ def _key_minus_query(
 
 def _first_query(q_len: int, k_len: int) -> int:
     """Where the first query sits among the keys, when the last one sits at the last key."""
-    _check_positive(q_len=q_len, k_len=k_len)
+    check_sizes(q_len=q_len, k_len=k_len)
     if k_len < q_len:
         raise ValueError(
             f"there must be at least as many keys as queries, got k_len={k_len}, q_len={q_len}: "
@@ -532,41 +531,14 @@ def _one_row_per_sequence(mask: Tensor, target: str) -> Bool[Tensor, "batch k_le
 
 
 def _check_lengths(lengths: Tensor, k_len: int) -> None:
-    _check_positive(k_len=k_len)
-    _check_whole_numbers(lengths, "lengths", "write torch.tensor([3, 5])")
+    check_sizes(k_len=k_len)
+    check_whole_numbers("lengths", lengths, "write torch.tensor([3, 5])")
     _check_ndim(lengths, "lengths", "(batch,)", 1)
-    if not _can_be_read(lengths):
+    if not can_be_read(lengths):
         return
     whole = lengths.long()  # k_len need not fit into the type of the lengths: 300 is 44 in int8
     if ((whole < 0) | (whole > k_len)).any():
         raise ValueError(f"lengths must lie in 0..k_len={k_len}, got {lengths.tolist()}")
-
-
-def _can_be_read(x: Tensor) -> bool:
-    """Whether Python may branch on what a tensor holds: not in a compiled graph or under vmap."""
-    if torch.compiler.is_compiling() or x.is_meta:
-        return False
-    return not torch._C._functorch.is_batchedtensor(x)
-
-
-def _check_positive(**sizes: int) -> None:
-    _check_whole(**sizes)
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} must be 1 or more, got {size}")
-
-
-def _check_whole(**sizes: int) -> None:
-    for name, size in sizes.items():
-        # int comes first: the compiler's own whole numbers can be asked that, but not hasattr.
-        is_index = isinstance(size, int) or hasattr(size, "__index__")
-        if not is_index or isinstance(size, Tensor):
-            raise TypeError(f"{name} must be a whole number, got {type(size).__name__}")
-
-
-def _check_whole_numbers(x: Tensor, name: str, advice: str) -> None:
-    if not isinstance(x, Tensor) or x.is_floating_point() or x.dtype == torch.bool:
-        raise TypeError(f"{name} must be a tensor of whole numbers, got {_kind(x)}; {advice}")
 
 
 def _check_bool(x: Tensor, name: str, advice: str) -> None:

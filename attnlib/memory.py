@@ -1,10 +1,13 @@
 """Where the memory goes: for the backward pass, for parameters, for a cache."""
 
+import math
 from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
+
+from attnlib.checks import check_sizes
 
 
 def saved_bytes(run: Callable[[], object], *, leave_out: Iterable[Tensor | nn.Module] = ()) -> int:
@@ -91,6 +94,7 @@ def cache_bytes(
         dtype: Type of the numbers.
 
     Raises:
+        TypeError: If a number is not whole.
         ValueError: If a number is negative.
 
     Example:
@@ -107,12 +111,8 @@ def cache_bytes(
         "d_head": d_head,
         "batch": batch,
     }
-    total = 2 * dtype.itemsize  # a key and a value
-    for name, size in sizes.items():
-        if size < 0:
-            raise ValueError(f"{name} must be 0 or more, got {size}")
-        total *= size
-    return total
+    check_sizes(at_least=0, **sizes)
+    return 2 * dtype.itemsize * math.prod(sizes.values())  # a key and a value
 
 
 def _tensors(things: Iterable[Tensor | nn.Module]) -> Iterable[Tensor]:

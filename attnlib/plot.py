@@ -15,6 +15,8 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from torch import Tensor
 
+from attnlib.checks import check_tensor
+
 COLOURS = "cividis"  # made to look the same with and without red-green blindness
 
 # Okabe and Ito's colours, the ones with enough contrast on white; dash and marker repeat them.
@@ -56,7 +58,7 @@ def heatmap(
         The Axes that was drawn on.
 
     Raises:
-        TypeError: If ``values`` is not a tensor.
+        TypeError: If ``values`` or ``allowed`` is not a tensor, or a label is not a string.
         ValueError: If it is not 2-D or is empty, if labels or ``allowed`` do not fit it, or if the
             two limits are not in order.
 
@@ -108,6 +110,7 @@ def lines(
         The Axes that was drawn on.
 
     Raises:
+        TypeError: If ``x`` or a line is not a tensor, or ``series`` does not name its lines.
         ValueError: If there is no line or more than six, or a line's length differs from ``x``.
 
     Example:
@@ -116,12 +119,16 @@ def lines(
         >>> ax.get_lines()[0].get_label()
         'twice'
     """
+    if not isinstance(series, Mapping):
+        raise TypeError(f'series must be {{"name": values}}, got {type(series).__name__}')
     if not 1 <= len(series) <= len(_LINE_STYLES):
         raise ValueError(
             f"series must hold 1 to {len(_LINE_STYLES)} lines, got {len(series)}; "
             "more can't be told apart in one picture"
         )
+    check_tensor("x", x)
     for name, y in series.items():
+        check_tensor(f"the line {name!r}", y)
         if x.ndim != 1 or y.shape != x.shape:
             raise ValueError(
                 f"x and each line must be 1-D and equally long, got x {tuple(x.shape)} and "
@@ -151,9 +158,7 @@ def _white(ax: Axes | None, size: tuple[float, float]) -> Axes:
 
 
 def _matrix(values: Tensor) -> Float[Tensor, "rows columns"]:
-    if not isinstance(values, Tensor):
-        got = f"{type(values).__module__}.{type(values).__name__}"
-        raise TypeError(f"values must be a tensor, got {got}; wrap it in torch.as_tensor(...)")
+    check_tensor("values", values)
     if values.ndim != 2 or values.numel() == 0:
         raise ValueError(
             f"values must be 2-D (rows, columns) and not empty, got shape {tuple(values.shape)}; "
@@ -163,13 +168,20 @@ def _matrix(values: Tensor) -> Float[Tensor, "rows columns"]:
 
 
 def _check_labels(name: str, labels: Sequence[str] | None, count: int) -> None:
-    if labels is not None and len(labels) != count:
+    if labels is None:
+        return
+    for label in labels:
+        if not isinstance(label, str):
+            got = type(label).__name__
+            raise TypeError(f"{name} must be strings, got {got} {label!r}; write list(map(str, …))")
+    if len(labels) != count:
         raise ValueError(f"{name} has {len(labels)} labels, but values has {count} {name}")
 
 
 def _blocked(values: Tensor, allowed: Tensor | None) -> Bool[Tensor, "rows columns"]:
     if allowed is None:
         return values == -math.inf
+    check_tensor("allowed", allowed)
     if allowed.dtype != torch.bool or allowed.shape != values.shape:
         raise ValueError(
             f"allowed must be torch.bool of shape {tuple(values.shape)}, got {allowed.dtype} "

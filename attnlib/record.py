@@ -9,6 +9,8 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from attnlib.checks import check_module
+
 
 class AttentionMap(NamedTuple):
     """The weights of one attention layer in one call.
@@ -42,6 +44,7 @@ def record_attention(model: nn.Module) -> Iterator[list[AttentionMap]]:
         graph: ``.detach()`` what you keep.
 
     Raises:
+        TypeError: If it is not a module.
         ValueError: If the model holds no attention layer of ``attnlib``.
 
     Example:
@@ -53,6 +56,7 @@ def record_attention(model: nn.Module) -> Iterator[list[AttentionMap]]:
         >>> maps[0].layer, maps[0].weights.shape
         ('attention', torch.Size([1, 2, 5, 5]))
     """
+    check_module("model", model, "a Bert, or a layer of it")
     places = {name: m for name, m in model.named_modules() if hasattr(m, "listeners")}
     if not places:
         raise ValueError(

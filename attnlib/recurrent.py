@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attnlib.checks import check_floats, check_sizes
 from attnlib.functional import masked_softmax
 from attnlib.masks import check_mask, padding_mask
 
@@ -26,7 +27,7 @@ class _Cell(nn.Module):
 
     def __init__(self, d_input: int, d_hidden: int) -> None:
         super().__init__()
-        _check_positive(d_input=d_input, d_hidden=d_hidden)
+        check_sizes(d_input=d_input, d_hidden=d_hidden)
         self.d_input, self.d_hidden = d_input, d_hidden
         self.from_input = nn.Linear(d_input, self.n_maps * d_hidden)
         self.from_state = nn.Linear(d_hidden, self.n_maps * d_hidden)
@@ -354,7 +355,7 @@ class AdditiveAttention(nn.Module):
 
     def __init__(self, d_query: int, d_memory: int, d_attention: int) -> None:
         super().__init__()
-        _check_positive(d_query=d_query, d_memory=d_memory, d_attention=d_attention)
+        check_sizes(d_query=d_query, d_memory=d_memory, d_attention=d_attention)
         self.to_query = nn.Linear(d_query, d_attention, bias=False)
         self.to_key = nn.Linear(d_memory, d_attention, bias=False)
         self.to_score = nn.Linear(d_attention, 1, bias=False)
@@ -488,17 +489,8 @@ def _reversed(
     return x.gather(1, order[:, :, None].expand_as(x))
 
 
-def _check_positive(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if isinstance(size, Tensor) or not hasattr(size, "__index__"):
-            raise TypeError(f"{name} must be a whole number, got {size!r}; divide with //")
-        if size < 1:
-            raise ValueError(f"{name} must be 1 or more, got {size}")
-
-
 def _check_sequence(name: str, x: Tensor, width: int, weight: Tensor) -> None:
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name} must be a float tensor, got {type(x).__name__}")
+    check_floats(name, x)
     if x.ndim != 3 or x.shape[-1] != width:
         raise ValueError(f"{name} must be (batch, length, {width}), got shape {tuple(x.shape)}")
     if x.shape[1] == 0:

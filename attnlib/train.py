@@ -10,6 +10,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from attnlib.checks import check_floats, check_sizes, check_tensor, check_whole_numbers
+
 Batch = TypeVar("Batch")
 
 
@@ -60,6 +62,7 @@ def fit(
         The losses (each the mean over its batches), learning rates and gradient norms.
 
     Raises:
+        TypeError: If ``steps`` or ``accumulate`` is not a whole number.
         ValueError: If ``steps`` or ``accumulate`` is not positive, the batches run out, or a loss
             is not a finite number.
 
@@ -70,10 +73,7 @@ def fit(
         >>> len(history.losses), history.losses[-1] < history.losses[0]
         (5, True)
     """
-    if steps < 1 or accumulate < 1:
-        raise ValueError(
-            f"steps and accumulate must be 1 or more, got steps={steps}, accumulate={accumulate}"
-        )
+    check_sizes(steps=steps, accumulate=accumulate)
     rate_at = learning_rate if callable(learning_rate) else lambda step: learning_rate
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate_at(1))
     optimizer.zero_grad()  # gradients from before do not count, and none are left behind
@@ -112,6 +112,7 @@ def warmup_schedule(
         A function of the step, which counts from 1.
 
     Raises:
+        TypeError: If ``d_model`` or ``warmup`` is not a whole number.
         ValueError: If a number is not positive; from the function, if the step is not.
 
     Example:
@@ -122,11 +123,9 @@ def warmup_schedule(
     Source:
         Vaswani et al. 2017, arXiv:1706.03762, equation 3.
     """
-    if d_model < 1 or warmup < 1 or factor <= 0:
-        raise ValueError(
-            f"d_model and warmup must be 1 or more and factor above 0, got d_model={d_model}, "
-            f"warmup={warmup}, factor={factor}"
-        )
+    check_sizes(d_model=d_model, warmup=warmup)
+    if factor <= 0:
+        raise ValueError(f"factor must be above 0, got {factor}")
 
     def rate(step: int) -> float:
         if step < 1:
@@ -160,6 +159,7 @@ def cross_entropy(
             -100 where others prepare the labels.
 
     Raises:
+        TypeError: If ``logits`` is not a float tensor, or ``labels`` none of whole numbers.
         ValueError: If shapes do not fit, ``smoothing`` is not in 0 to 1, no label counts, or a
             label is not in the vocabulary.
 
@@ -172,6 +172,7 @@ def cross_entropy(
         Szegedy et al. 2016, arXiv:1512.00567, section 7. Checked against
         ``torch.nn.functional.cross_entropy``, forward and gradient.
     """
+    check_floats("logits", logits)
     counts = _counted("logits", logits.shape[:-1], labels, ignore_id)
     if not 0 <= smoothing <= 1:
         raise ValueError(f"smoothing must lie in 0 to 1, got {smoothing}")
@@ -197,12 +198,14 @@ def accuracy(
         ignore_id: Positions with this label do not count.
 
     Raises:
+        TypeError: If ``predicted`` is not a tensor, or ``labels`` none of whole numbers.
         ValueError: If shapes differ, or no label counts.
 
     Example:
         >>> accuracy(torch.tensor([5, 6, 7, 7]), torch.tensor([5, 6, 8, 0]))
         0.6666666666666666
     """
+    check_tensor("predicted", predicted)
     counts = _counted("predicted", predicted.shape, labels, ignore_id)
     return (predicted == labels)[counts].double().mean().item()
 
@@ -252,6 +255,7 @@ def _counted(
     name: str, shape: torch.Size, labels: Tensor, ignore_id: int
 ) -> Bool[Tensor, "*shape"]:
     """Which labels count."""
+    check_whole_numbers("labels", labels)
     if shape != labels.shape:
         raise ValueError(
             f"{name} and labels must agree in (batch, length), got {tuple(shape)} and "

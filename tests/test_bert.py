@@ -287,9 +287,9 @@ def test_an_empty_sequence_in_a_batch_harms_nobody(dtype):
 # ------------------------------------------------------------------------------------ refusals
 
 REFUSED = {
-    "1-D ids": (lambda m: m(torch.tensor([1, 2])), r"ids must be \(batch, length\), got shape \("),
+    "1-D ids": (lambda m: m(torch.tensor([1, 2])), r"ids must be \(batch, length\) .*\(2,\)"),
     "too long": (lambda m: m(torch.zeros(1, 24).long()), "positions 0 to 23 .*0 to 22 only; raise"),
-    "no tokens": (lambda m: m(torch.zeros(1, 0).long()), "a sequence of no tokens"),
+    "no tokens": (lambda m: m(torch.zeros(1, 0).long()), "with one token or more"),
     "types of another shape": (
         lambda m: m(torch.zeros(2, 3).long(), token_types=torch.zeros(3).long()),
         r"one type for each id, in shape \(2, 3\), got shape \(3,\)",

@@ -345,7 +345,11 @@ PAIRS = pad_pairs([[3], [4]], [[5], [6]])
         (lambda: pad_pairs([], []), ValueError, "there are no sequences"),
         (lambda: pad_pairs([[3], [4]], [[5]]), ValueError, "each source needs one target, got 2"),
         (lambda: shuffled_batches(PAIRS, 3, seed=0), ValueError, "batch_size must lie in 1 to 2"),
-        (lambda: shuffled_batches(PAIRS, 0, seed=0), ValueError, "batch_size=0"),
+        (
+            lambda: shuffled_batches(PAIRS, 0, seed=0),
+            ValueError,
+            "batch_size must be 1 or more, got 0",
+        ),
         (lambda: copy_task(0, 5, seed=0), ValueError, "n must be 1 or more, got 0"),
         (lambda: sort_task(5, 0, seed=0), ValueError, "length must be 1 or more"),
         (lambda: reverse_task(5, 5, n_symbols=0, seed=0), ValueError, "n_symbols must be 1"),

@@ -709,7 +709,7 @@ def test_bad_input_is_refused_with_advice(twin, qkv, options, error, words):
         (lambda: masked_softmax(X[0], X[None] > 0), ValueError, "does not broadcast"),
         (lambda: split_heads(X, 7), ValueError, r"3-D \(batch, length, width\), got shape \(2, 3,"),
         (lambda: split_heads(X[0], 3), ValueError, "width of 7 does not split into n_heads=3"),
-        (lambda: split_heads(X[0], 0), ValueError, "n_heads=0"),
+        (lambda: split_heads(X[0], 0), ValueError, "n_heads must be 1 or more, got 0"),
         (lambda: merge_heads(X[0]), ValueError, r"4-D .* got \(3, 5, 7\)"),
     ],
 )

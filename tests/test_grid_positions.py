@@ -131,7 +131,7 @@ REFUSED = {
     "odd learned": (lambda: LearnedGridEncoding(7, 2, 3), ValueError, "even.* got 7; try 8"),
     "no rows": (lambda: sinusoidal_grid_encoding(0, 3, 6), ValueError, "rows must be 1 or more"),
     "half a column": (lambda: sinusoidal_grid_encoding(2, 1.5, 6), TypeError, "columns .* float"),
-    "base": (lambda: sinusoidal_grid_encoding(2, 3, 6, base=0.0), ValueError, "base above 0"),
+    "base": (lambda: sinusoidal_grid_encoding(2, 3, 6, base=0.0), ValueError, "number above 0"),
     "no width": (lambda: SinusoidalGridEncoding(0), ValueError, "d_model must be 1 or more, got 0"),
     "no max_rows": (lambda: LearnedGridEncoding(6, 0, 3), ValueError, "max_rows must be 1"),
     "tensor": (lambda: LearnedGridEncoding(6, 2, torch.tensor(3)), TypeError, "max_columns .* Ten"),

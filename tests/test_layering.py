@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 FLOORS = [
+    {"checks"},
     {"masks"},
     {"functional", "positions", "cache"},
     {"layers", "efficient", "recurrent"},

@@ -577,7 +577,7 @@ REFUSED = {
     "no head width": (lambda: MultiHeadAttention(8, 2, d_head=0), ValueError, "d_head must be 1"),
     "no value width": (lambda: MultiHeadAttention(8, 2, d_value=-1), ValueError, "d_value .*got -"),
     "no memory": (lambda: MultiHeadAttention(8, 2, d_memory=0), ValueError, "d_memory must be 1"),
-    "half a head": (lambda: MultiHeadAttention(8, 2, d_head=8 / 2), TypeError, "got 4.0; divide"),
+    "half a head": (lambda: MultiHeadAttention(8, 2, d_head=8 / 2), TypeError, "got float 4"),
     "no inner width": (lambda: FeedForward(8, 0), ValueError, "d_ff must be 1 or more, got 0"),
     "no outer width": (lambda: FeedForward(0, 8), ValueError, "d_model must be 1 or more, got 0"),
     "encoder layer with a remainder": (lambda: EncoderLayer(8, 3, 5), ValueError, "n_heads=3"),

@@ -474,7 +474,7 @@ REFUSED = {
         lambda: GatedFeedForward(8, 0), ValueError, "d_ff must be 1 or more, got 0"
     ),
     "gate of half a width": (
-        lambda: GatedFeedForward(8.0, 3), TypeError, "d_model must be a whole number, got 8.0"
+        lambda: GatedFeedForward(8.0, 3), TypeError, "d_model must be a whole number, got float 8.0"
     ),
     "decoder layer with a remainder": (
         lambda: DecoderLayer(8, 3, 5), ValueError, "d_model=8 must be a multiple of n_heads=3"

@@ -188,7 +188,11 @@ def test_one_line_needs_no_legend(ax):
 @pytest.mark.parametrize(
     ("kwargs", "error", "message"),
     [
-        ({"values": [[1.0]]}, TypeError, "tensor, got builtins.list; wrap it in torch.as_tensor"),
+        (
+            {"values": [[1.0]]},
+            TypeError,
+            "values must be a tensor, got list .*; write torch.as_tensor",
+        ),
         ({"values": torch.zeros(1, 2, 3, 3)}, ValueError, r"got shape \(1, 2, 3, 3\).*weights\["),
         ({"values": torch.zeros(0, 3)}, ValueError, r"not empty, got shape \(0, 3\)"),
         ({"rows": ["a"]}, ValueError, "rows has 1 labels, but values has 2 rows"),

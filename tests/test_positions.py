@@ -144,12 +144,12 @@ def test_copies_and_saved_states_say_the_same(make):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"length": 0, "d_model": 4}, "length and d_model must be 1 or more.*length=0"),
-        ({"length": 3, "d_model": 0}, "d_model=0"),
-        ({"length": 3, "d_model": 4, "offset": -1}, "offset 0 or more.*offset=-1"),
-        ({"length": 3, "d_model": 4, "base": 0.0}, "base above 0.*base=0"),
-        ({"length": 3, "d_model": 4, "base": math.nan}, "base above 0.*base=nan"),
-        ({"length": 3, "d_model": 4, "base": math.inf}, "base above 0.*base=inf"),
+        ({"length": 0, "d_model": 4}, "length must be 1 or more, got 0"),
+        ({"length": 3, "d_model": 0}, "d_model must be 1 or more, got 0"),
+        ({"length": 3, "d_model": 4, "offset": -1}, "offset must be 0 or more, got -1"),
+        ({"length": 3, "d_model": 4, "base": 0.0}, "base must be a number above 0, got 0"),
+        ({"length": 3, "d_model": 4, "base": math.nan}, "above 0, got nan"),
+        ({"length": 3, "d_model": 4, "base": math.inf}, "above 0, got inf"),
     ],
 )
 def test_an_encoding_of_nothing_is_refused(arguments, words):
@@ -165,7 +165,7 @@ def test_an_encoding_of_nothing_is_refused(arguments, words):
     ids=["whole numbers", "a list"],
 )
 def test_what_is_no_embedding_is_refused(make, x, kind):
-    with pytest.raises(TypeError, match=f"float tensor of embeddings, got {kind}; convert"):
+    with pytest.raises(TypeError, match=f"x must be a float tensor, got {kind}"):
         make()(x)
 
 

@@ -385,7 +385,7 @@ def test_a_recorder_hears_additive_attention_and_changes_nothing():
     ("call", "error", "message"),
     [
         (lambda: GRU(3, 0), ValueError, "d_hidden must be 1 or more, got 0"),
-        (lambda: LSTM(3.0, 5), TypeError, "d_input must be a whole number, got 3.0"),
+        (lambda: LSTM(3.0, 5), TypeError, "d_input must be a whole number, got float 3.0"),
         (lambda: AdditiveAttention(2, 3, -1), ValueError, "d_attention must be 1 or more, got -1"),
         (lambda: GRU(3, 5)(torch.zeros(7, 3)), ValueError, r"must be \(batch, length, 3\), got"),
         (lambda: GRU(3, 5)(torch.zeros(2, 7, 4)), ValueError, r"shape \(2, 7, 4\)"),

@@ -287,7 +287,7 @@ def run(source=SOURCE, lengths=LENGTHS, target=TARGET):
         ),
         (lambda: Seq2SeqConfig(5, 2), ValueError, "three different ids below target_vocab_size=2"),
         (lambda: run(source=SOURCE[0]), ValueError, r"source must be \(batch, length\)"),
-        (lambda: run(source=SOURCE[:, :0]), ValueError, "with a token at least"),
+        (lambda: run(source=SOURCE[:, :0]), ValueError, "with one token or more"),
         (lambda: run(target=TARGET[0]), ValueError, r"target must be \(batch, length\)"),
         (lambda: run(target=TARGET[:, :0]), ValueError, r"target .* got shape \(2, 0\)"),
         (lambda: run(target=TARGET[:1]), ValueError, "there are 2 sources, but 1 targets"),

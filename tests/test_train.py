@@ -219,15 +219,15 @@ def fit_line(batches=(ONE,), factor=1.0, **options):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: fit_line(steps=0), "must be 1 or more, got steps=0"),
-        (lambda: fit_line(accumulate=0), "accumulate=0"),
+        (lambda: fit_line(steps=0), "steps must be 1 or more, got 0"),
+        (lambda: fit_line(accumulate=0), "accumulate must be 1 or more, got 0"),
         (lambda: fit_line([]), "there are no batches left: the list is empty"),
         (lambda: fit_line(iter([ONE]), steps=2), "there are no batches left"),
         (lambda: fit_line(factor=torch.nan), "the loss is nan at step 1"),
         (lambda: fit_line(factor=torch.inf), "the loss is -?inf at step 1"),
-        (lambda: warmup_schedule(0), "got d_model=0"),
-        (lambda: warmup_schedule(8, warmup=0), "warmup=0"),
-        (lambda: warmup_schedule(8, factor=0.0), "factor=0.0"),
+        (lambda: warmup_schedule(0), "d_model must be 1 or more, got 0"),
+        (lambda: warmup_schedule(8, warmup=0), "warmup must be 1 or more, got 0"),
+        (lambda: warmup_schedule(8, factor=0.0), "factor must be above 0, got 0.0"),
         (lambda: warmup_schedule(8)(0), "steps count from 1, got 0"),
         (
             lambda: cross_entropy(torch.zeros(2, 3, 5), torch.ones(2, 4).long()),

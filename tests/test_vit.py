@@ -360,9 +360,9 @@ REFUSED = {
         "an image of 225 by 224 pixels does not fall into patches of 16 by 16; choose a patch_size",
     ),
     "width that is no multiple": (lambda m: VitConfig((6, 7), patch_size=2), "6 by 7 pixels does"),
-    "no patch": (lambda m: VitConfig((6, 6), patch_size=0), "into patches of 0 by 0"),
-    "negative patch": (lambda m: VitConfig((6, 6), patch_size=-2), "into patches of -2 by -2"),
-    "no image": (lambda m: VitConfig((0, 16)), "an image of 0 by 16 pixels"),
+    "no patch": (lambda m: VitConfig((6, 6), patch_size=0), "patch_size must be 1 or more, got 0"),
+    "negative patch": (lambda m: VitConfig((6, 6), patch_size=-2), "1 or more, got -2"),
+    "no image": (lambda m: VitConfig((0, 16)), "height must be 1 or more, got 0"),
     "heads that do not divide": (
         lambda m: Vit(dataclasses.replace(SMALL, n_heads=2)), "d_model=33 must be a multiple"
     ),
@@ -401,7 +401,7 @@ WRONG_TYPES = {
         lambda m: VitConfig(image_size=224), r"image_size must be \(height, width\), got 224"
     ),
     "three numbers": (lambda m: VitConfig((3, 16, 16)), r"\(height, width\), got \(3, 16, 16\)"),
-    "part of a pixel": (lambda m: VitConfig((6, 6), patch_size=1.5), "a patch_size of 1.5 must be"),
+    "part of a pixel": (lambda m: VitConfig((6, 6), patch_size=1.5), "whole number, got float 1.5"),
     "whole numbers as pixels": (
         lambda m: m(torch.zeros(2, 5, 6, 6, dtype=torch.uint8)),
         r"images are torch.uint8, but the model is torch.float32; convert .* 0 to 255",

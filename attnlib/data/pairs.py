@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from attnlib.checks import check_sizes
 from attnlib.data.seeds import _generator
 
 PAD, BOS, EOS = 0, 1, 2  # padding, beginning and end of a sequence: the first ids everywhere
@@ -86,6 +87,7 @@ def shuffled_batches(
         >>> next(shuffled_batches(pairs, 2, seed=0)).source.shape
         torch.Size([2, 1])
     """
+    check_sizes(batch_size=batch_size)
     total = len(pairs.source)
     if not 1 <= batch_size <= total:
         raise ValueError(f"batch_size must lie in 1 to {total}, the pairs there are; {batch_size=}")

@@ -10,9 +10,3 @@ def _generator(seed: int | torch.Generator) -> torch.Generator:
     if isinstance(seed, Tensor) or not hasattr(seed, "__index__"):
         raise TypeError(f"seed must be a whole number or a torch.Generator, got {seed!r}")
     return torch.Generator().manual_seed(seed)
-
-
-def _check_positive(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} must be 1 or more, got {size}")

@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from attnlib.checks import check_sizes
 from attnlib.data.pairs import N_SPECIAL
-from attnlib.data.seeds import _check_positive, _generator
+from attnlib.data.seeds import _generator
 
 
 class Task(NamedTuple):
@@ -103,7 +104,7 @@ def first_task(n: int, distance: int, *, n_symbols: int = 10, seed: int | torch.
         >>> task.source.shape, bool(task.source[0, 0] == task.target[0, 0])
         (torch.Size([1, 31]), True)
     """
-    _check_positive(distance=distance)
+    check_sizes(distance=distance)
     source = _symbols(n, distance + 1, n_symbols, seed)
     return Task(source, source[:, :1].clone())
 
@@ -134,7 +135,7 @@ def recall_task(
     Source:
         Graves et al. 2014, arXiv:1410.5401, section 4.3, with pairs of single symbols.
     """
-    _check_positive(n=n, n_pairs=n_pairs, n_keys=n_keys, n_values=n_values)
+    check_sizes(n=n, n_pairs=n_pairs, n_keys=n_keys, n_values=n_values)
     if n_keys < n_pairs:
         raise ValueError(f"{n_pairs} pairs need as many different keys, but n_keys={n_keys}")
     generator = _generator(seed)
@@ -148,5 +149,5 @@ def recall_task(
 def _symbols(
     n: int, length: int, n_symbols: int, seed: int | torch.Generator
 ) -> Int[Tensor, "n length"]:
-    _check_positive(n=n, length=length, n_symbols=n_symbols)
+    check_sizes(n=n, length=length, n_symbols=n_symbols)
     return torch.randint(n_symbols, (n, length), generator=_generator(seed)) + N_SPECIAL

@@ -13,8 +13,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from attnlib.checks import check_sizes, check_whole_numbers
 from attnlib.data.pairs import N_SPECIAL, Vocabulary
-from attnlib.data.seeds import _check_positive, _generator
+from attnlib.data.seeds import _generator
 
 
 class Corpus(NamedTuple):
@@ -64,6 +65,7 @@ def word_corpus(*, vocab_size: int = 2000) -> Corpus:
         ['<pad>', '<bos>', '<eos>', '<unk>', '<eop>', '.', 'the']
     """
     extra = ["<unk>", "<eop>"]
+    check_sizes(vocab_size=vocab_size)
     n_words = vocab_size - N_SPECIAL - len(extra)
     if n_words < 1:
         raise ValueError(f"vocab_size={vocab_size} leaves no room for words; try 2000")
@@ -131,7 +133,8 @@ def windows(
         tensor([[1, 1],
                 [1, 1]])
     """
-    _check_positive(length=length, batch_size=batch_size)
+    check_sizes(length=length, batch_size=batch_size)
+    check_whole_numbers("ids", ids)
     if len(ids) < length:
         raise ValueError(f"the text has {len(ids)} tokens, too few for windows of {length}")
     return _endless_windows(ids.unfold(0, length, 1), batch_size, _generator(seed))

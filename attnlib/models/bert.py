@@ -7,13 +7,19 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attnlib.checks import check_sizes, check_tensor
 from attnlib.layers import EncoderLayer
+from attnlib.models.inputs import check_ids
 from attnlib.positions import LearnedEncoding
 
 
 @dataclass(frozen=True)
 class BertConfig:
     """The sizes of a BERT; the defaults are those of BERT-base.
+
+    Raises:
+        TypeError: If a size is not a whole number.
+        ValueError: If it is not positive.
 
     Example:
         >>> BertConfig(n_layers=2).d_model
@@ -33,6 +39,12 @@ class BertConfig:
     dropout: float = 0.1
     eps: float = 1e-12
     tied: bool = True  # the embeddings serve as the weights of the head, too; Bert has no head
+
+    def __post_init__(self) -> None:
+        check_sizes(vocab_size=self.vocab_size, d_model=self.d_model, n_heads=self.n_heads)
+        check_sizes(d_ff=self.d_ff, max_len=self.max_len)
+        check_sizes(at_least=0, n_layers=self.n_layers)
+        check_sizes(n_token_types=self.n_token_types)
 
 
 class Bert(nn.Module):
@@ -93,17 +105,19 @@ class Bert(nn.Module):
             One vector for each token. Those of padding mean nothing.
 
         Raises:
-            ValueError: If ``ids`` is not 2-D, empty, or longer than ``max_len``, or
-                ``token_types`` has another shape.
+            TypeError: If ``ids`` or ``token_types`` is not a tensor of whole numbers.
+            ValueError: If ``ids`` is not 2-D, empty, not of the vocabulary, or longer than
+                ``max_len``, or ``token_types`` has another shape or names a type there is not.
         """
-        if ids.ndim != 2:
-            raise ValueError(f"ids must be (batch, length), got shape {tuple(ids.shape)}")
+        check_ids("ids", ids, self.config.vocab_size)
         token_types = torch.zeros_like(ids) if token_types is None else token_types
+        check_tensor("token_types", token_types)
         if token_types.shape != ids.shape:
             raise ValueError(
                 f"token_types must say one type for each id, in shape {tuple(ids.shape)}, got "
                 f"shape {tuple(token_types.shape)}"
             )
+        check_ids("token_types", token_types, self.config.n_token_types)
         x = self.positions(self.tokens(ids) + self.token_types(token_types))
         x = self.dropout(self.norm(x))
         for layer in self.layers:
@@ -165,6 +179,7 @@ class BertForMaskedLM(nn.Module):
             Logits, in nats. Those at padding mean nothing.
 
         Raises:
+            TypeError: As :class:`Bert`.
             ValueError: As :class:`Bert`.
         """
         x = self.bert(ids, token_types=token_types, mask=mask)

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attnlib.cache import KVCache
+from attnlib.checks import check_module, check_sizes
 from attnlib.layers import EncoderLayer, PreNorm
 from attnlib.models.inputs import cache_of_each, check_ids, decoder_mask
 from attnlib.positions import LearnedEncoding, Positions
@@ -15,6 +16,10 @@ from attnlib.positions import LearnedEncoding, Positions
 @dataclass(frozen=True)
 class GPTConfig:
     """The sizes of a GPT; the defaults are those of the smallest GPT-2.
+
+    Raises:
+        TypeError: If a size is not a whole number.
+        ValueError: If it is not positive.
 
     Example:
         >>> GPTConfig(n_layers=2).d_model
@@ -33,6 +38,11 @@ class GPTConfig:
     dropout: float = 0.1
     eps: float = 1e-5
     tied: bool = True  # the embeddings serve as the weights of the head, too
+
+    def __post_init__(self) -> None:
+        check_sizes(vocab_size=self.vocab_size, d_model=self.d_model, n_heads=self.n_heads)
+        check_sizes(d_ff=self.d_ff, max_len=self.max_len)
+        check_sizes(at_least=0, n_layers=self.n_layers)
 
 
 class GPT(nn.Module):
@@ -67,6 +77,7 @@ class GPT(nn.Module):
         super().__init__()
         if positions is None:
             positions = LearnedEncoding(config.d_model, config.max_len)
+        check_module("positions", positions, "Rope(d_head)")
         acts_inside = isinstance(positions, Positions)
         self.config = config
         self.tokens = nn.Embedding(config.vocab_size, config.d_model)
@@ -121,7 +132,7 @@ class GPT(nn.Module):
                 ``padding`` is not one number for each text, 0 or more; ``mask`` does not fit; or
                 the cache is full or has another number of layers.
         """
-        check_ids("ids", ids)
+        check_ids("ids", ids, self.config.vocab_size)
         caches = cache_of_each(self.layers, cache)
         offset = 0 if cache is None else cache.length
         mask = decoder_mask(ids, self.config.n_heads, offset=offset, padding=padding, mask=mask)

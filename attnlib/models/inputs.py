@@ -5,25 +5,39 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from attnlib.cache import KVCache, LayerCache
+from attnlib.checks import can_be_read, check_whole_numbers
 from attnlib.masks import causal_mask, check_mask, left_padding_mask
 
 
-def check_ids(name: str, ids: Tensor) -> None:
+def check_ids(name: str, ids: Tensor, vocab_size: int | None = None) -> None:
     """Refuse what is not a batch of token ids.
 
     Args:
         name: What the caller calls them.
         ids: Token ids, (batch, length).
 
+        vocab_size: How many ids there are; they are not looked at if left out.
+
     Raises:
-        ValueError: If they are not 2-D, or there are none.
+        TypeError: If they are not a tensor of int64 or int32.
+        ValueError: If they are not 2-D, there are none, or one of them is not in the vocabulary.
 
     Example:
         >>> check_ids("source", torch.tensor([[5, 6]]))
     """
+    check_whole_numbers(name, ids, "write torch.tensor([[5, 6]]), one row of ids for each text")
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"{name} must be int64 or int32, got {ids.dtype}; convert with .long()")
     if ids.ndim != 2 or 0 in ids.shape:
         raise ValueError(
             f"{name} must be (batch, length) with one token or more, got shape {tuple(ids.shape)}"
+        )
+    if vocab_size is None or ids.device.type != "cpu" or not can_be_read(ids):
+        return  # on an accelerator, looking would make the host wait
+    if ids.min() < 0 or ids.max() >= vocab_size:
+        raise ValueError(
+            f"{name} must lie in 0 to {vocab_size - 1}, as vocab_size={vocab_size}, got ids from "
+            f"{ids.min()} to {ids.max()}"
         )
 
 
@@ -152,5 +166,5 @@ def _check_padding(padding: Tensor, batch: int) -> None:
             f"padding must say one number for each of {batch} texts, got shape "
             f"{tuple(padding.shape)}"
         )
-    if not torch.compiler.is_compiling() and (padding < 0).any():
+    if can_be_read(padding) and (padding < 0).any():
         raise ValueError(f"padding must be 0 or more tokens, got {padding.tolist()}")

@@ -13,7 +13,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attnlib.checks import check_sizes
 from attnlib.masks import padding_mask
+from attnlib.models.inputs import check_ids
 from attnlib.recurrent import GRU, AdditiveAttention, Recurrent
 
 
@@ -22,6 +24,7 @@ class Seq2SeqConfig:
     """The sizes of a recurrent sequence-to-sequence model; the defaults are Bahdanau's.
 
     Raises:
+        TypeError: If a size is not a whole number.
         ValueError: If a size is not positive, or the three special ids are not three ids of the
             target vocabulary.
 
@@ -44,9 +47,8 @@ class Seq2SeqConfig:
     eos_id: int = 2
 
     def __post_init__(self) -> None:
-        for name in ("source_vocab_size", "target_vocab_size", "d_model", "d_hidden"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        check_sizes(source_vocab_size=self.source_vocab_size, d_model=self.d_model)
+        check_sizes(target_vocab_size=self.target_vocab_size, d_hidden=self.d_hidden)
         special = {self.pad_id, self.bos_id, self.eos_id}
         if len(special) < 3 or not special <= set(range(self.target_vocab_size)):
             raise ValueError(
@@ -161,10 +163,11 @@ class Encoder(nn.Module):
         """Read a batch of sources.
 
         Raises:
-            TypeError: If ``lengths`` is not a tensor of whole numbers.
-            ValueError: If ``ids`` is not 2-D, holds no token, or a length does not fit.
+            TypeError: If ``ids`` or ``lengths`` is not a tensor of whole numbers.
+            ValueError: If ``ids`` is not 2-D, holds no token or one that is not in the vocabulary,
+                or a length does not fit.
         """
-        _check_ids("source", ids)
+        check_ids("source", ids, self.tokens.num_embeddings)
         memory, state = self.reader(self.dropout(self.tokens(ids)), lengths=lengths)
         return Encoded(memory, state[0], padding_mask(lengths, ids.shape[1]))
 
@@ -256,9 +259,11 @@ class Decoder(nn.Module):
             ``(logits, state)``.
 
         Raises:
-            ValueError: If ``ids`` is not 2-D, holds no token, or has another batch than the source.
+            TypeError: If ``ids`` is not a tensor of whole numbers.
+            ValueError: If ``ids`` is not 2-D, holds no token or one that is not in the vocabulary,
+                or has another batch than the source.
         """
-        _check_ids("target", ids)
+        check_ids("target", ids, self.tokens.num_embeddings)
         if len(ids) != len(state[0]):
             raise ValueError(f"there are {len(state[0])} sources, but {len(ids)} targets")
         embedded = self.dropout(self.tokens(ids))  # (B, Lq, D)
@@ -332,7 +337,7 @@ class Seq2Seq(nn.Module):
             Logits; those at position t have seen the target up to and including t.
 
         Raises:
-            TypeError: If ``source_lengths`` is not a tensor of whole numbers.
+            TypeError: If an argument is not a tensor of whole numbers.
             ValueError: If a shape or a length does not fit, or a sequence is empty.
         """
         state, look = self.decoder.start(self.encoder(source, source_lengths))
@@ -360,8 +365,7 @@ class Seq2Seq(nn.Module):
             TypeError: As ``forward``.
             ValueError: As ``forward``, or if ``max_len`` is not positive.
         """
-        if max_len < 1:
-            raise ValueError(f"max_len must be 1 or more, got {max_len}")
+        check_sizes(max_len=max_len)
         state, look = self.decoder.start(self.encoder(source, source_lengths))
         token = source.new_full((source.shape[0], 1), self.config.bos_id)
         ended = torch.zeros_like(token, dtype=torch.bool)
@@ -372,10 +376,3 @@ class Seq2Seq(nn.Module):
             ended = ended | (token == self.config.eos_id)
             written.append(token)
         return torch.cat(written, dim=1)
-
-
-def _check_ids(name: str, ids: Tensor) -> None:
-    if ids.ndim != 2 or ids.shape[1] == 0:
-        raise ValueError(
-            f"{name} must be (batch, length) with a token at least, got shape {tuple(ids.shape)}"
-        )

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from attnlib.checks import check_module, check_sizes, check_tensor
 from attnlib.layers import EncoderLayer, PreNorm
 from attnlib.positions import LearnedEncoding, Positions
 
@@ -15,8 +16,8 @@ class VitConfig:
     """The sizes of a ViT; the defaults are those of ViT-B/16, as trained on ImageNet.
 
     Raises:
-        TypeError: If ``image_size`` is not a pair, or a number of pixels is not whole.
-        ValueError: If the image does not fall into whole patches.
+        TypeError: If ``image_size`` is not a pair, or a size is not a whole number.
+        ValueError: If a size is not positive, or the image does not fall into whole patches.
 
     Example:
         >>> VitConfig(image_size=(224, 160)).grid  # rows and columns of patches
@@ -41,6 +42,9 @@ class VitConfig:
         if not isinstance(self.image_size, tuple) or len(self.image_size) != 2:
             raise TypeError(f"image_size must be (height, width), got {self.image_size!r}")
         _check_whole_patches(*self.image_size, self.patch_size)
+        check_sizes(n_channels=self.n_channels, n_classes=self.n_classes, d_model=self.d_model)
+        check_sizes(n_heads=self.n_heads, d_ff=self.d_ff)
+        check_sizes(at_least=0, n_layers=self.n_layers)
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -87,6 +91,7 @@ class Vit(nn.Module):
         rows, columns = config.grid
         if positions is None:
             positions = LearnedEncoding(config.d_model, 1 + rows * columns)
+        check_module("positions", positions, "Rope(d_head)")
         acts_inside = isinstance(positions, Positions)
         self.config = config
         self.embed = nn.Linear(config.n_channels * config.patch_size**2, config.d_model)
@@ -169,7 +174,7 @@ def split_patches(
         channel, then row by row.
 
     Raises:
-        TypeError: If ``patch_size`` is not a whole number.
+        TypeError: If ``images`` is not a tensor or ``patch_size`` not a whole number.
         ValueError: If ``images`` is not 4-D, or does not fall into whole patches.
 
     Example:
@@ -184,6 +189,7 @@ def split_patches(
     Source:
         Dosovitskiy et al. 2021, arXiv:2010.11929, section 3.1.
     """
+    check_tensor("images", images)
     if images.ndim != 4:
         raise ValueError(
             f"images must be (batch, channels, height, width), got shape {tuple(images.shape)}; "
@@ -220,6 +226,7 @@ class OnGrid(nn.Module):
 
     def __init__(self, encoding: nn.Module, grid: tuple[int, int]) -> None:
         super().__init__()
+        check_module("encoding", encoding, "SinusoidalGridEncoding(d_model)")
         self.encoding = encoding
         self.grid = grid
 
@@ -270,12 +277,8 @@ def vit_state_from_hugging_face(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _check_whole_patches(height: int, width: int, patch_size: int) -> None:
-    if not all(hasattr(size, "__index__") for size in (height, width, patch_size)):
-        raise TypeError(
-            f"an image of {height} by {width} pixels and a patch_size of {patch_size} must be "
-            "whole numbers"
-        )
-    if patch_size < 1 or min(height, width) < 1 or height % patch_size or width % patch_size:
+    check_sizes(height=height, width=width, patch_size=patch_size)
+    if height % patch_size or width % patch_size:
         raise ValueError(
             f"an image of {height} by {width} pixels does not fall into patches of {patch_size} by "
             f"{patch_size}; choose a patch_size that divides both sides, or pad the images"

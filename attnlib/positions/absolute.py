@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from attnlib.positions.base import _check_sizes
+from attnlib.checks import can_be_read, check_floats, check_sizes
 
 
 def sinusoidal_encoding(
@@ -28,6 +28,7 @@ def sinusoidal_encoding(
         Encoding of shape (length, d_model), float32; the angles (radians) are computed in float64.
 
     Raises:
+        TypeError: If ``length``, ``d_model`` or ``offset`` is not a whole number.
         ValueError: If ``length`` or ``d_model`` is not positive, ``offset`` is negative, or
             ``base`` is not above 0.
 
@@ -39,11 +40,10 @@ def sinusoidal_encoding(
     Source:
         Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
     """
-    if not (length >= 1 and d_model >= 1 and offset >= 0 and 0 < base < math.inf):
-        raise ValueError(
-            "length and d_model must be 1 or more, offset 0 or more and base above 0, got "
-            f"length={length}, d_model={d_model}, offset={offset}, base={base}"
-        )
+    check_sizes(length=length, d_model=d_model)
+    check_sizes(at_least=0, offset=offset)
+    if not 0 < base < math.inf:
+        raise ValueError(f"base must be a number above 0, got {base}")
     return _waves(torch.arange(offset, offset + length), d_model, base).float()
 
 
@@ -107,7 +107,7 @@ class LearnedEncoding(nn.Module):
 
     def __init__(self, d_model: int, max_len: int) -> None:
         super().__init__()
-        _check_sizes(d_model=d_model, max_len=max_len)
+        check_sizes(d_model=d_model, max_len=max_len)
         self.encoding = nn.Parameter(torch.randn(max_len, d_model) * 0.02)  # as BERT starts
 
     def forward(
@@ -151,7 +151,7 @@ def sinusoidal_grid_encoding(
         Carion et al. 2020 (DETR), arXiv:2005.12872, appendix A.4. Checked against Hugging Face's
         DETR, which counts rows and columns from 1.
     """
-    _check_sizes(rows=rows, columns=columns, d_model=d_model)
+    check_sizes(rows=rows, columns=columns, d_model=d_model)
     half = _half(d_model)
     row = sinusoidal_encoding(rows, half, base=base)[:, None].expand(-1, columns, -1)
     column = sinusoidal_encoding(columns, half, base=base)[None].expand(rows, -1, -1)
@@ -179,7 +179,7 @@ class SinusoidalGridEncoding(nn.Module):
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
-        _check_sizes(d_model=d_model)
+        check_sizes(d_model=d_model)
         self.d_model = 2 * _half(d_model)
 
     def forward(
@@ -221,7 +221,7 @@ class LearnedGridEncoding(nn.Module):
 
     def __init__(self, d_model: int, max_rows: int, max_columns: int) -> None:
         super().__init__()
-        _check_sizes(d_model=d_model, max_rows=max_rows, max_columns=max_columns)
+        check_sizes(d_model=d_model, max_rows=max_rows, max_columns=max_columns)
         self.rows = nn.Parameter(torch.randn(max_rows, _half(d_model)) * 0.02)  # as ViT starts
         self.columns = nn.Parameter(torch.randn(max_columns, _half(d_model)) * 0.02)
 
@@ -260,7 +260,7 @@ def _half(d_model: int) -> int:
 
 
 def _check_grid(x: Tensor, d_model: int) -> None:
-    _check_float(x)
+    check_floats("x", x)
     if x.ndim != 4 or x.shape[-1] != d_model:
         raise ValueError(
             f"x must be (batch, rows, columns, d_model={d_model}), got shape {tuple(x.shape)}; "
@@ -271,7 +271,7 @@ def _check_grid(x: Tensor, d_model: int) -> None:
 def _rows(
     encoding: Tensor, x: Tensor, offset: int | Tensor
 ) -> Float[Tensor, "*batch length d_model"]:
-    _check_float(x)
+    check_floats("x", x)
     max_len, d_model = encoding.shape
     if x.ndim != 3 or x.shape[-1] != d_model:
         raise ValueError(f"x must be (batch, length, d_model={d_model}), got {tuple(x.shape)}")
@@ -282,18 +282,11 @@ def _rows(
                 f"each of {x.shape[0]} sequences needs one offset, got shape {tuple(offset.shape)}"
             )
         position = offset[:, None] + torch.arange(length, device=offset.device)  # (B, L)
-        if not torch.compiler.is_compiling():  # a graph can't branch on what its inputs hold
+        if can_be_read(offset):
             _check_last(int(offset.max()) + length, 0, max_len)
         return encoding[position.clamp(min=0)]
     _check_last(offset + length, offset, max_len)
     return encoding[offset : offset + length]
-
-
-def _check_float(x: Tensor) -> None:
-    """Refuse whole numbers, which would cut the waves down to 0, 1 and -1."""
-    if not isinstance(x, Tensor) or not x.is_floating_point():
-        got = x.dtype if isinstance(x, Tensor) else type(x).__name__
-        raise TypeError(f"x must be a float tensor of embeddings, got {got}; convert with .float()")
 
 
 def _check_last(end: int, first: int, max_len: int) -> None:

@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from attnlib.checks import check_floats, check_sizes
+
 
 class Positions(nn.Module):
     r"""Positions that act inside attention. This one does nothing; the others override it.
@@ -80,7 +82,7 @@ def relative_position(
                 [-3, -2, -1,  0]])
     """
     k_len = q_len if k_len is None else k_len
-    _check_sizes(q_len=q_len, k_len=k_len)
+    check_sizes(q_len=q_len, k_len=k_len)
     if k_len < q_len:
         raise ValueError(
             f"there must be at least as many keys as queries, got k_len={k_len}, q_len={q_len}: "
@@ -99,22 +101,10 @@ def _pick(
     return by_distance.gather(-1, index.expand(batch, heads, -1, -1))
 
 
-def _check_sizes(*, at_least: int = 1, **sizes: int) -> None:
-    for name, size in sizes.items():
-        # int comes first: the compiler's own whole numbers can be asked that, but not hasattr.
-        is_index = isinstance(size, int) or hasattr(size, "__index__")
-        if not is_index or isinstance(size, Tensor):
-            raise TypeError(f"{name} must be a whole number, got {type(size).__name__}")
-        if size < at_least:
-            raise ValueError(f"{name} must be {at_least} or more, got {size}")
-
-
 def _check_heads(
     name: str, x: Tensor, *, n_heads: int | None = None, d_head: int | None = None
 ) -> None:
-    if not isinstance(x, Tensor) or not x.is_floating_point():
-        got = x.dtype if isinstance(x, Tensor) else type(x).__name__
-        raise TypeError(f"{name} must be a float tensor, got {got}")
+    check_floats(name, x)
     if (
         x.ndim != 4
         or (n_heads is not None and x.shape[1] != n_heads)

@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from attnlib.checks import check_sizes
 from attnlib.positions.base import (
     Positions,
     _check_heads,
-    _check_sizes,
     _pick,
     relative_position,
 )
@@ -49,7 +49,7 @@ class Alibi(Positions):
 
     def __init__(self, n_heads: int) -> None:
         super().__init__()
-        _check_sizes(n_heads=n_heads)
+        check_sizes(n_heads=n_heads)
         self.slopes = _slopes(n_heads)  # not a buffer: .half() would round it
 
     def bias(
@@ -121,7 +121,7 @@ class T5Bias(Positions):
         bidirectional: bool = True,
     ) -> None:
         super().__init__()
-        _check_sizes(n_heads=n_heads, n_buckets=n_buckets, max_distance=max_distance)
+        check_sizes(n_heads=n_heads, n_buckets=n_buckets, max_distance=max_distance)
         n_exact = n_buckets // (4 if bidirectional else 2)
         if n_exact < 1 or max_distance <= n_exact:
             raise ValueError(

@@ -6,12 +6,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from attnlib.checks import check_floats, check_sizes
 from attnlib.positions.absolute import _waves
 from attnlib.positions.base import (
     Positions,
     _check_heads,
     _check_same_kind,
-    _check_sizes,
     _pick,
     relative_position,
 )
@@ -48,7 +48,7 @@ class ShawRelative(Positions):
 
     def __init__(self, d_head: int, max_distance: int = 16) -> None:
         super().__init__()
-        _check_sizes(d_head=d_head, max_distance=max_distance)
+        check_sizes(d_head=d_head, max_distance=max_distance)
         self.max_distance = max_distance
         # Row r is for distance r - max_distance.
         self.vectors = nn.Parameter(torch.randn(2 * max_distance + 1, d_head) * 0.02)
@@ -114,13 +114,13 @@ class TransformerXL(Positions):
 
     def __init__(self, d_model: int, n_heads: int, *, d_head: int | None = None) -> None:
         super().__init__()
-        _check_sizes(d_model=d_model, n_heads=n_heads)
+        check_sizes(d_model=d_model, n_heads=n_heads)
         if d_head is None and d_model % n_heads:
             raise ValueError(
                 f"d_model={d_model} is no multiple of n_heads={n_heads}; give d_head yourself"
             )
         d_head = d_model // n_heads if d_head is None else d_head
-        _check_sizes(d_head=d_head)
+        check_sizes(d_head=d_head)
         self.to_distance = nn.Linear(d_model, n_heads * d_head, bias=False)  # W_R
         self.u = nn.Parameter(torch.randn(n_heads, d_head) * 0.02)  # 0.02 as in the authors' code
         self.v = nn.Parameter(torch.randn(n_heads, d_head) * 0.02)
@@ -204,7 +204,7 @@ class SegmentMemory:
     """
 
     def __init__(self, memory_len: int) -> None:
-        _check_sizes(memory_len=memory_len)
+        check_sizes(memory_len=memory_len)
         self.memory_len = memory_len
         self.states: Float[Tensor, "batch kept d_model"] | None = None
 
@@ -214,9 +214,11 @@ class SegmentMemory:
         """Put what is remembered before ``x``, then remember the last of both.
 
         Raises:
+            TypeError: If ``x`` is not a float tensor.
             ValueError: If ``x`` is not 3-D, or does not continue what is remembered: its batch or
                 width, dtype or device is another.
         """
+        check_floats("x", x)
         if x.ndim != 3:
             raise ValueError(f"x must be 3-D (batch, length, d_model), got shape {tuple(x.shape)}")
         if self.states is not None:

@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlib.positions.base import Positions, _check_heads, _check_sizes
+from attnlib.checks import check_floats, check_sizes
+from attnlib.positions.base import Positions, _check_heads
 
 
 class Rope(Positions):
@@ -47,7 +48,7 @@ class Rope(Positions):
 
     def __init__(self, d_head: int, base: float = 10000.0) -> None:
         super().__init__()
-        _check_sizes(d_head=d_head)
+        check_sizes(d_head=d_head)
         if d_head % 2:
             raise ValueError(
                 f"d_head must be even, as its entries are turned in pairs, got {d_head}; "
@@ -75,7 +76,7 @@ class Rope(Positions):
             ValueError: If ``x`` is not 4-D with a width of ``d_head``, or ``offset`` is negative.
         """
         _check_heads("x", x, d_head=self.d_head)
-        _check_sizes(at_least=0, offset=offset)
+        check_sizes(at_least=0, offset=offset)
         dtype = torch.promote_types(x.dtype, torch.float32)
         angle = self._angles(x.shape[2], offset)  # (L, Dh / 2)
         cos, sin = angle.cos().to(x.device, dtype), angle.sin().to(x.device, dtype)
@@ -109,7 +110,7 @@ def interleaved_to_halves(
         A reordered copy.
 
     Raises:
-        TypeError: If ``n_heads`` is not a whole number.
+        TypeError: If ``weight`` is not a float tensor or ``n_heads`` not a whole number.
         ValueError: If ``n_heads`` is not positive, or the rows are not ``n_heads`` times an even
             number.
 
@@ -149,7 +150,8 @@ def halves_to_interleaved(
 
 
 def _check_pairs(weight: Tensor, n_heads: int) -> None:
-    _check_sizes(n_heads=n_heads)
+    check_floats("weight", weight)
+    check_sizes(n_heads=n_heads)
     if weight.ndim == 0 or weight.shape[0] == 0 or weight.shape[0] % (2 * n_heads):
         raise ValueError(
             f"weight must have n_heads * d_head rows, with d_head even, got n_heads={n_heads} and "

@@ -218,7 +218,7 @@ MUTANTS = [
     Mutant(
         "fused_attention",
         "branches on a mask under vmap",
-        " or not _can_be_read(mask):\n",
+        " or not can_be_read(mask):\n",
         ":\n",
         "PyTorch cannot say of many masks at once whether they are causal",
     ),
@@ -334,8 +334,8 @@ MUTANTS = [
     Mutant(
         "split_heads",
         "a remainder passes to PyTorch",
-        "    if n_heads < 1 or x.shape[-1] % n_heads:\n",
-        "    if n_heads < 1:\n",
+        "    if x.shape[-1] % n_heads:\n",
+        "    if False:\n",
         "an error that names neither width nor heads",
     ),
     Mutant(

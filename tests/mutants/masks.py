@@ -100,16 +100,9 @@ MUTANTS = [
     Mutant(
         "padding_mask",
         "looks at the lengths while it is compiled",
-        "    if torch.compiler.is_compiling() or x.is_meta:\n",
-        "    if x.is_meta:\n",
+        "    if not can_be_read(lengths):\n        return\n",
+        "",
         "a graph cannot branch on what its inputs hold: it breaks there",
-    ),
-    Mutant(
-        "padding_mask",
-        "looks at the lengths under vmap",
-        "    return not torch._C._functorch.is_batchedtensor(x)\n",
-        "    return True\n",
-        "what holds for one sequence need not for another",
     ),
     Mutant(
         "padding_mask",
@@ -270,7 +263,7 @@ MUTANTS = [
     Mutant(
         "from_attention_mask",
         "takes token ids for a mask",
-        "        if _can_be_read(keep) and not ((keep == 0) | (keep == 1)).all():\n",
+        "        if can_be_read(keep) and not ((keep == 0) | (keep == 1)).all():\n",
         "        if keep.min() < 0:\n",
         "ids passed by mistake would keep everything but id 0",
     ),
@@ -424,7 +417,7 @@ MUTANTS = [
     Mutant(
         "from_additive",
         "takes a bias for a mask",
-        "    if _can_be_read(additive) and not (allowed | blocked).all():\n",
+        "    if can_be_read(additive) and not (allowed | blocked).all():\n",
         "    if additive.isnan().any():\n",
         "ALiBi's numbers would block all keys but one",
     ),

@@ -1,0 +1,141 @@
+"""Faults in the checks that all modules share."""
+
+from mutants import Mutant
+
+MODULE = "attnlib.checks"
+TESTS = ["test_checks.py"]
+MUTANTS = [
+    Mutant(
+        "check_sizes",
+        "True passes for 1",
+        "    if isinstance(size, (bool, Tensor)):\n",
+        "    if isinstance(size, Tensor):\n",
+        "to Python, a bool is a whole number",
+    ),
+    Mutant(
+        "check_sizes",
+        "a tensor passes",
+        "    if isinstance(size, (bool, Tensor)):\n",
+        "    if isinstance(size, bool):\n",
+        "a tensor of one number can be an index",
+    ),
+    Mutant(
+        "check_sizes",
+        "0 passes",
+        "        if size < at_least:\n",
+        "        if size < 0:\n",
+        "an argument that is not used",
+    ),
+    Mutant(
+        "check_sizes",
+        "only Python's own numbers pass",
+        '    return isinstance(size, int) or hasattr(size, "__index__")\n',
+        "    return isinstance(size, int)\n",
+        "NumPy's are sizes too",
+    ),
+    Mutant(
+        "check_tensor",
+        "a list passes",
+        '        raise TypeError(f"{name} must be a tensor, got',
+        '        return print(f"{name} must be a tensor, got',
+        "the next line fails on .shape",
+    ),
+    Mutant(
+        "check_tensor",
+        "writes out all that came",
+        '    return f"{name} {text}" if len(text) <= 40 else name\n',
+        '    return f"{name} {text}"\n',
+        "a list of a million numbers in an error",
+    ),
+    Mutant(
+        "check_tensor",
+        "does not say what came",
+        '    return f"{name} {text}" if len(text) <= 40 else name\n',
+        "    return name\n",
+        "got str: which one?",
+    ),
+    Mutant(
+        "check_floats",
+        "whole numbers pass",
+        "    if not x.is_floating_point():\n",
+        "    if x.dtype == torch.bool:\n",
+        "PyTorch's own words: softmax_lastdim_kernel_impl not implemented for Long",
+    ),
+    Mutant(
+        "check_floats",
+        "only float32 passes",
+        "    if not x.is_floating_point():\n",
+        "    if x.dtype != torch.float32:\n",
+        "half types and float64 are floats too",
+    ),
+    Mutant(
+        "check_floats",
+        "a list passes",
+        '        raise TypeError(f"{name} must be a float tensor, got {_kind(x)};',
+        '        return print(f"{name} must be a float tensor, got {_kind(x)};',
+        "the next line fails on .ndim",
+    ),
+    Mutant(
+        "check_whole_numbers",
+        "booleans pass",
+        " and x.dtype != torch.bool:\n",
+        ":\n",
+        "a mask in place of ids",
+    ),
+    Mutant(
+        "check_whole_numbers",
+        "floats pass",
+        "not x.is_floating_point() and ",
+        "",
+        "an embedding refuses them in words of its own",
+    ),
+    Mutant(
+        "check_whole_numbers",
+        "only int64 passes",
+        "    if isinstance(x, Tensor) and not x.is_floating_point()",
+        "    if isinstance(x, Tensor) and x.dtype == torch.int64",
+        "lengths may be of any whole type",
+    ),
+    Mutant(
+        "check_module",
+        "a class passes",
+        "    if not isinstance(module, nn.Module):\n",
+        "    if not isinstance(module, (nn.Module, type)):\n",
+        "forgotten brackets",
+    ),
+    Mutant(
+        "check_module",
+        "a name passes",
+        "    if not isinstance(module, nn.Module):\n",
+        "    if not isinstance(module, (nn.Module, str)):\n",
+        "as in torch.nn.TransformerEncoderLayer",
+    ),
+    Mutant(
+        "check_module",
+        "does not say what to write",
+        "such as {example}, got",
+        "got",
+        "an error without a way out",
+    ),
+    Mutant(
+        "can_be_read",
+        "a compiled graph may branch",
+        "    if torch.compiler.is_compiling() or x.is_meta:\n",
+        "    if x.is_meta:\n",
+        "the graph breaks there",
+    ),
+    Mutant(
+        "can_be_read",
+        "what holds nothing is read",
+        "    if torch.compiler.is_compiling() or x.is_meta:\n",
+        "    if torch.compiler.is_compiling():\n",
+        "shapes could not be tried without memory",
+    ),
+    Mutant(
+        "can_be_read",
+        "what stands for many is read",
+        "    return not torch._C._functorch.is_batchedtensor(x)\n",
+        "    return True\n",
+        "under vmap one answer would have to serve all",
+    ),
+]
