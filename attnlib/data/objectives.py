@@ -13,7 +13,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from attnlib.data.seeds import _check_positive, _generator
+from attnlib.checks import check_sizes
+from attnlib.data.seeds import _generator
 
 IGNORED = -100
 """The label of a place that does not count; ``cross_entropy`` leaves it out."""
@@ -244,7 +245,7 @@ def poisson_spans(
     Source:
         Lewis et al. 2020, arXiv:1910.13461, section 2.2; the share: section 5.1.
     """
-    _check_positive(length=length)
+    check_sizes(length=length)
     _check_share(share)
     _check_mean_length(mean_length)
     generator = _generator(seed)
