@@ -442,6 +442,11 @@ class DecoderLayer(nn.Module):
         dropout: Probability that a number of a sublayer's output is dropped in training.
         eps: Added to the variance in the normalisations.
 
+    Raises:
+        TypeError: If a size is not a whole number, or ``residual`` or ``activation`` is of another
+            kind.
+        ValueError: If a size is not positive, or ``n_heads`` does not divide ``d_model``.
+
     Example:
         >>> layer = DecoderLayer(8, n_heads=2, d_ff=32)
         >>> layer(torch.randn(1, 5, 8), torch.randn(1, 7, 8)).shape
