@@ -267,6 +267,22 @@ def test_it_can_be_exported(context):
     assert_close(exported(SOURCE, shorter, TARGET), model(SOURCE, shorter, TARGET))
 
 
+@every_context
+@pytest.mark.compiles
+def test_it_compiles_into_one_graph_which_is_as_long_as_the_texts(context):
+    torch.compiler.reset()
+    reader = partial(Bidirectional, GRU)
+    model = Seq2Seq(CONFIG, context=context, recurrent=LSTM, reader=reader).double()
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    for target in (TARGET, TARGET[:, :2]):  # the loop is unrolled: a graph for each length
+        expected = model(SOURCE, LENGTHS, target)
+        logits = compiled(SOURCE, LENGTHS, target)
+        assert_close(logits, expected)
+        parameters = list(model.parameters())
+        both = [torch.autograd.grad(x.square().sum(), parameters) for x in (logits, expected)]
+        assert_close(*both)
+
+
 # ---------------------------------------------------------------------------------- refusals
 
 
