@@ -36,6 +36,7 @@ def test_every_topic_prints_tables_of_finite_positive_ratios(quick):
         "import_time",
         "gpt_training",
         "decoding",
+        "encoder_decoder",
     ]
     for topic in topics:
         ratios = re.findall(r"(\S+) \((\S+) to (\S+)\)", topic)

@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 
 import decoding
+import encoder_decoder
 import fused_attention
 import gpt_training
 import import_time
@@ -26,6 +27,7 @@ TOPICS = {
     "import_time": import_time.run,
     "gpt_training": gpt_training.run,
     "decoding": decoding.run,
+    "encoder_decoder": encoder_decoder.run,
 }
 RESULTS = Path(__file__).with_name("results.md")
 HOW = """\
