@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from attnlib.cache import KeysAndValues, LayerCache
 from attnlib.checks import check_floats, check_module, check_sizes
+from attnlib.dropout import Dropout
 from attnlib.functional import attention, fused_attention, merge_heads, split_heads
 from attnlib.positions import Positions
 
@@ -319,7 +320,7 @@ class PostNorm(nn.Module):
     def __init__(self, d_model: int, *, dropout: float = 0.0, eps: float = 1e-5) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(d_model, eps=eps)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self, x: Float[Tensor, "batch length d_model"], sublayer: Callable[[Tensor], Tensor]
@@ -358,7 +359,7 @@ class PreNorm(nn.Module):
     ) -> None:
         super().__init__()
         self.norm = norm(d_model, eps=eps)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self, x: Float[Tensor, "batch length d_model"], sublayer: Callable[[Tensor], Tensor]

@@ -14,7 +14,7 @@ import pytest
 FLOORS = [
     {"checks"},
     {"masks"},
-    {"functional", "positions", "cache"},
+    {"functional", "positions", "cache", "dropout"},
     {"layers", "efficient", "recurrent"},
     {"models", "generate"},
     {"data", "train", "record", "memory", "pretrained", "doctor"},

@@ -26,6 +26,7 @@ FILES = [
     "test_model_inputs.py",
     "test_transformer.py",
     "test_encoder_decoder.py",
+    "test_dropout.py",
     "test_generate.py",
     "test_t5.py",
 ]

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attnlib.checks import check_sizes, check_tensor
+from attnlib.dropout import Dropout
 from attnlib.layers import EncoderLayer
 from attnlib.models.inputs import check_ids
 from attnlib.positions import LearnedEncoding
@@ -73,7 +74,7 @@ class Bert(nn.Module):
             self.tokens.weight.mul_(0.02)
             self.token_types.weight.mul_(0.02)
         self.norm = nn.LayerNorm(config.d_model, eps=config.eps)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(
             EncoderLayer(
                 config.d_model,

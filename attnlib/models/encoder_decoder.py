@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attnlib.cache import KeysAndValues, KVCache
+from attnlib.dropout import Dropout
 from attnlib.models.inputs import cache_of_each, check_ids, decoder_mask, encoder_mask
 
 
@@ -46,7 +47,7 @@ class TokenEmbedding(nn.Module):
         self.positions = positions
         self.scale = scale
         self.norm = nn.Identity() if norm is None else norm
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self, ids: Int[Tensor, "batch length"], *, offset: int | Int[Tensor, " batch"] = 0

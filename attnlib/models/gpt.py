@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from attnlib.cache import KVCache
 from attnlib.checks import check_module, check_sizes
+from attnlib.dropout import Dropout
 from attnlib.layers import EncoderLayer, PreNorm
 from attnlib.models.inputs import cache_of_each, check_ids, decoder_mask
 from attnlib.positions import LearnedEncoding, Positions
@@ -82,7 +83,7 @@ class GPT(nn.Module):
         self.config = config
         self.tokens = nn.Embedding(config.vocab_size, config.d_model)
         self.positions = None if acts_inside else positions
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(
             EncoderLayer(
                 config.d_model,

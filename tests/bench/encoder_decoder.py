@@ -6,7 +6,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from encoder_decoder_pairs import bart_pair, bert_pair, transformer_pair
-from measure import Effort, Table, check_equal, time_rounds
+from measure import Effort, Table, check_equal, time_rounds, training_step
 from torch import Tensor, nn
 
 from attnlib.masks import from_attention_mask
@@ -55,7 +55,7 @@ def _training(effort: Effort, quick: bool) -> Table:
                 saved_bytes(loss, leave_out=[model, source, text]) / 1e6
                 for loss, model in zip(losses, models, strict=True)
             ]
-            steps = [_step(loss, model) for loss, model in zip(losses, models, strict=True)]
+            steps = [training_step(loss, model) for loss, model in zip(losses, models, strict=True)]
             rounds = time_rounds(dict(zip(("ours", peer), steps, strict=True)), effort)
             ratio = rounds.ratio("ours", peer)
             table.add(
@@ -112,17 +112,6 @@ def _loss(model: nn.Module, source: Tensor, text: Tensor) -> Tensor:
     else:
         logits = model(source, text[:, :-1])
     return F.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten())
-
-
-def _step(loss: Loss, model: nn.Module) -> Callable[[], None]:
-    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], fused=True)
-
-    def step() -> None:
-        loss().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
 
 
 def _check_equal_gradients(losses: list[Loss], models: tuple[nn.Module, nn.Module]) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from gpt_pair import NanoGPT, gpt_pair
-from measure import Effort, Table, check_equal, time_rounds
+from measure import Effort, Table, check_equal, time_rounds, training_step
 from torch import Tensor, nn
 
 from attnlib.memory import saved_bytes
@@ -47,7 +47,7 @@ def _against_peers(config: GPTConfig, text: Tensor, effort: Effort, sizes: str) 
             name: saved_bytes(losses[name], leave_out=[model, text]) / 1e6
             for name, model in models.items()
         }
-        steps = {name: _step(losses[name], model) for name, model in models.items()}
+        steps = {name: training_step(losses[name], model) for name, model in models.items()}
         rounds = time_rounds(steps, effort)
         ratios = [rounds.ratio("ours", peer) for peer in ("GPT-2", "nanoGPT")]
         table.add(
@@ -70,8 +70,8 @@ def _bf16(config: GPTConfig, text: Tensor, effort: Effort, sizes: str) -> Table:
     config = dataclasses.replace(config, dropout=0.0)
     exact, rough = (gpt_pair(config)[0] for _ in range(2))
     steps = {
-        "float32": _step(partial(_loss, exact, text), exact),
-        "bfloat16": _step(partial(_loss_in_bfloat16, rough, text), rough),
+        "float32": training_step(partial(_loss, exact, text), exact),
+        "bfloat16": training_step(partial(_loss_in_bfloat16, rough, text), rough),
     }
     rounds = time_rounds(steps, effort)
     ratio = rounds.ratio("bfloat16", "float32")
@@ -89,17 +89,6 @@ def _loss(model: nn.Module, text: Tensor) -> Tensor:
 def _loss_in_bfloat16(model: nn.Module, text: Tensor) -> Tensor:
     with torch.autocast("cpu", torch.bfloat16):
         return _loss(model, text)
-
-
-def _step(loss: Loss, model: nn.Module) -> Callable[[], None]:
-    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-
-    def step() -> None:
-        loss().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
 
 
 def _check_equal_gradients(losses: dict[str, Loss], models: dict[str, nn.Module]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 SAMPLE_S = 0.02  # a short call is repeated until a sample lasts this long
 QUIET = 0.1  # a round is quiet if others used less than this many cores meanwhile
@@ -85,6 +85,19 @@ def check_equal(contenders: dict[str, Callable[[], list[Tensor]]], tolerance: fl
     (_, expected), *others = ((name, run()) for name, run in contenders.items())
     for _, got in others:
         torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
+
+
+def training_step(loss: Callable[[], Tensor], model: nn.Module) -> Callable[[], None]:
+    """A whole step of training: forward, backward and AdamW."""
+    learned = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(learned, fused=True)
+
+    def step() -> None:
+        loss().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
 
 
 def time_rounds(contenders: dict[str, Callable[[], object]], effort: Effort) -> Rounds:
