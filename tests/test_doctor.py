@@ -133,7 +133,7 @@ def test_an_error_of_the_patient_is_a_finding_or_a_remark(at):
 @pytest.mark.parametrize(
     "output",
     [None, "text", {}, [], torch.tensor(3.0), torch.zeros(0), torch.ones(2, 5).long(), (X, None)],
-    ids=str,
+    ids=["None", "text", "dict", "list", "number", "empty", "whole numbers", "pair"],
 )
 def test_any_output_is_survived(output):
     assert examine(lambda x: output, X).patient == "<lambda>"
