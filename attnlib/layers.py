@@ -248,8 +248,8 @@ class FeedForward(nn.Module):
         check_sizes(d_model=d_model, d_ff=d_ff)
         self.widen = nn.Linear(d_model, d_ff, bias=bias)
         self.activation = nn.ReLU() if activation is None else activation
-        check_module("activation", self.activation, "nn.GELU()")
         self.narrow = nn.Linear(d_ff, d_model, bias=bias)
+        check_module("activation", self.activation, "nn.GELU()")
 
     def forward(
         self, x: Float[Tensor, "batch length d_model"]
@@ -289,8 +289,8 @@ class GatedFeedForward(nn.Module):
         self.gate = nn.Linear(d_model, d_ff, bias=bias)
         self.widen = nn.Linear(d_model, d_ff, bias=bias)
         self.activation = nn.GELU() if activation is None else activation
-        check_module("activation", self.activation, "nn.GELU()")
         self.narrow = nn.Linear(d_ff, d_model, bias=bias)
+        check_module("activation", self.activation, "nn.GELU()")
 
     def forward(
         self, x: Float[Tensor, "batch length d_model"]

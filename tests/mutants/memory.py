@@ -103,15 +103,15 @@ MUTANTS = [
     Mutant(
         "cache_bytes",
         "keys alone",
-        "total = 2 * dtype.itemsize",
-        "total = dtype.itemsize",
+        "return 2 * dtype.itemsize * math",
+        "return dtype.itemsize * math",
         "the values are forgotten",
     ),
     Mutant(
         "cache_bytes",
         "always float32",
-        "total = 2 * dtype.itemsize",
-        "total = 2 * 4",
+        "return 2 * dtype.itemsize * math",
+        "return 2 * 4 * math",
         "an argument that is not used",
     ),
     Mutant(
@@ -124,8 +124,8 @@ MUTANTS = [
     Mutant(
         "cache_bytes",
         "negative sizes pass",
-        "        if size < 0:\n",
-        "        if False:\n",
+        "    check_sizes(at_least=0, **sizes)\n",
+        "",
         "a forgotten check: two of them give a plausible number",
     ),
 ]
