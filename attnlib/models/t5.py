@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from attnlib.cache import KeysAndValues, KVCache, LayerCache
 from attnlib.layers import FeedForward, GatedFeedForward, MultiHeadAttention, PreNorm
+from attnlib.models.encoder_decoder import shift_right
 from attnlib.models.inputs import check_ids, decoder_mask, encoder_mask
 from attnlib.positions import T5Bias
 
@@ -390,9 +391,8 @@ class T5(nn.Module):
             tensor([[0, 8, 9, 1, 0]])
         """
         check_ids("labels", labels)
-        first = torch.full_like(labels[:, :1], self.config.pad_id)
-        shifted = torch.cat([first, labels[:, :-1]], dim=1)
-        return shifted.masked_fill(shifted == -100, self.config.pad_id)
+        pad_id = self.config.pad_id
+        return shift_right(labels, start_id=pad_id, pad_id=pad_id)
 
     @torch.no_grad()
     def _initialise(self) -> None:

@@ -263,24 +263,17 @@ MUTANTS = [
     ),
     Mutant(
         "T5",
-        "labels are not shifted but the last is lost",
-        "torch.cat([first, labels[:, :-1]], dim=1)",
-        "torch.cat([labels[:, :-1], first], dim=1)",
-        "the decoder would only have to copy",
-    ),
-    Mutant(
-        "T5",
-        "-100 stays in the input",
-        "        return shifted.masked_fill(shifted == -100, self.config.pad_id)\n",
-        "        return shifted\n",
-        "no row of the embeddings has that number",
-    ),
-    Mutant(
-        "T5",
         "padding is 0, whatever the config says",
-        "first = torch.full_like(labels[:, :1], self.config.pad_id)",
-        "first = torch.zeros_like(labels[:, :1])",
+        "        pad_id = self.config.pad_id\n",
+        "        pad_id = 0\n",
         "it nearly always is",
+    ),
+    Mutant(
+        "T5",
+        "texts start with the end token",
+        "shift_right(labels, start_id=pad_id, pad_id=pad_id)",
+        "shift_right(labels, start_id=1, pad_id=pad_id)",
+        "as BART's do",
     ),
     Mutant(
         "T5",
