@@ -112,9 +112,9 @@ function inputsOf(names, put) {
   const same = (words) => words.map((word) => [word, word]);
   return {
     mask_kind: choice("Mask", [...same(["none", "causal", "one too far"]),
-      ["padding", "causal, 2 tokens of padding"]], (mask_kind) => put({ mask_kind })),
-    place: choice("Place", [["before", "before the softmax"], ["after", "after it"],
-      ["divided", "after it, rows divided"]], (place) => put({ place })),
+      ["padding", "causal + padding"]], (mask_kind) => put({ mask_kind })),
+    place: choice("Place", [["before", "before softmax"], ["after", "after softmax"],
+      ["divided", "after, divided"]], (place) => put({ place })),
     fill: choice("Blocked scores become", [["-inf", "−∞"], ["-1e9", "−1e9"], ["finfo.min", "finfo.min"]],
       (fill) => put({ fill })),
     dtype: choice("Dtype", same(Object.keys(FORMATS)), (dtype) => put({ dtype })),
@@ -130,7 +130,7 @@ function render({ model, el }) {
   const inputs = inputsOf(names, put);
   const square = { rows: names, columns: names, onRow: (replaced) => put({ replaced }) };
   const scores = new Matrix({ title: "Scores", ...square });
-  const weights = new Matrix({ title: "Weights", ...square, more: ["row sum", "moves by"] });
+  const weights = new Matrix({ title: "Weights", ...square, more: ["sum", "moves"] });
   const [told, warning] = [make("span"), make("strong")];
   const most = Math.max(...model.get("value").flat().map(Math.abs));
   const meter = make("meter", { min: 0, max: most, low: most / 1e9, optimum: 0, "aria-label": "Leak" });
