@@ -1,5 +1,6 @@
 """The benchmark runs, measures something, and compares only what is equal."""
 
+import json
 import math
 import re
 import subprocess
@@ -37,6 +38,7 @@ def test_every_topic_prints_tables_of_finite_positive_ratios(quick):
         "gpt_training",
         "decoding",
         "encoder_decoder",
+        "waiting",
     ]
     for topic in topics:
         ratios = re.findall(r"(\S+) \((\S+) to (\S+)\)", topic)
@@ -60,6 +62,26 @@ def test_the_quick_run_leaves_the_results_alone(quick):
     results = BENCH / "results.md"
     assert "1 x 2" in quick
     assert not results.exists() or "| 1 x 2 |" not in results.read_text()
+
+
+def test_the_picture_of_waiting_shows_the_ratios_of_the_results():
+    """Its description holds what it draws; the results are from the same run."""
+    from PIL import Image
+
+    picture = Image.open(BENCH.parents[1] / "book" / "_static" / "wall_time.png")
+    drawn = json.loads(picture.text["Description"])
+    section = re.search(
+        r"^## waiting\n.*?(?=^## |\Z)", (BENCH / "results.md").read_text(), re.M | re.S
+    )
+    rows = re.findall(r"^\| (\d+) .*?\| (\S+) \| (\S+) \(.*?\| (\S+) \(", section[0], re.M)
+    assert [int(row[0]) for row in rows] == drawn["lengths"]
+    times = drawn["milliseconds"]
+    for i, (_, attention, rnn, torch_rnn) in enumerate(rows):
+        assert times["ours"][i] == pytest.approx(float(attention), rel=0.01)
+        # A median of ratios is not the ratio of medians, but near to it.
+        assert times["RNN"][i] / times["ours"][i] == pytest.approx(float(rnn), rel=0.25)
+        assert times["nn.RNN"][i] / times["ours"][i] == pytest.approx(float(torch_rnn), rel=0.25)
+    assert min(a / b for a, b in zip(times["RNN"], times["ours"], strict=True)) > 2
 
 
 def test_an_unknown_topic_is_refused_by_name():

@@ -19,6 +19,7 @@ import gpt_training
 import import_time
 import multi_head
 import torch
+import waiting
 from measure import Effort
 
 TOPICS = {
@@ -28,6 +29,7 @@ TOPICS = {
     "gpt_training": gpt_training.run,
     "decoding": decoding.run,
     "encoder_decoder": encoder_decoder.run,
+    "waiting": waiting.run,
 }
 RESULTS = Path(__file__).with_name("results.md")
 HOW = """\
