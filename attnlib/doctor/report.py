@@ -74,7 +74,7 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """One line: how many findings of each severity."""
+        """How many findings there are of each severity, in one line."""
         counts = []
         for severity in SEVERITIES:
             number = sum(f.severity == severity for f in self.findings)
