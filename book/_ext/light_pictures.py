@@ -46,7 +46,7 @@ def _write_webp(source: Path, folder: Path) -> tuple[int, int]:
         if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
             folder.mkdir(parents=True, exist_ok=True)
             data = io.BytesIO()
-            picture.save(data, "WEBP", lossless=True, quality=75, method=4)  # quality: effort
+            picture.save(data, "WEBP", lossless=True, quality=90, method=4)  # quality: effort
             target.write_bytes(data.getvalue())
         return picture.size
 
