@@ -134,7 +134,7 @@ function render({ model, el }) {
     write(told, tell(state, now));
     write(warning, warn(state));
     cells.show(now.cells, {
-      selected, note: `a colour is a token; head 0 is columns 0 to ${width / heads - 1}`,
+      selected, note: `a colour is a token; a head has ${width / heads} of ${width} columns`,
       text: (c) => `${given.tokens[Math.floor(c / width)]}${c % width}`,
       place: (c) => Math.floor(c / width) / (given.tokens.length - 1),
       blocked: (_, column) => Math.floor(column / (width / heads)) === state.cut,
