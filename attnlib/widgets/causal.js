@@ -130,7 +130,7 @@ function render({ model, el }) {
   const inputs = inputsOf(names, put);
   const square = { rows: names, columns: names, onRow: (replaced) => put({ replaced }) };
   const scores = new Matrix({ title: "Scores", ...square });
-  const weights = new Matrix({ title: "Weights", ...square, more: ["sum", "moves"] });
+  const weights = new Matrix({ title: "Weights", ...square, more: ["sum", "move"] });
   const [told, warning] = [make("span"), make("strong")];
   const most = Math.max(...model.get("value").flat().map(Math.abs));
   const meter = make("meter", { min: 0, max: most, low: most / 1e9, optimum: 0, "aria-label": "Leak" });
