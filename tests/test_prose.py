@@ -28,6 +28,10 @@ LOCAL: dict[str, dict[str, str]] = {
         "\\alpha": "a share in the same argument",
         "\\beta": "the other share",
     },
+    "positions": {
+        "s": "the sine of the only hand, in the example by hand",
+        "c": "its cosine",
+    },
     "rnn_limits": {
         "L": "the unknown of an exercise, a number of layers",
         "a": "a scan's factor, and a cell's part, in exercises that name it",
