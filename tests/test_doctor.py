@@ -12,6 +12,7 @@ from torch import nn
 
 from attnlib.doctor import (
     CAUSES,
+    Cause,
     Finding,
     Promises,
     Report,
@@ -218,6 +219,28 @@ def test_every_cause_has_a_title_a_fix_and_a_chapter():
     assert len(titles) > 80
 
 
+def test_a_cause_is_complete_and_cannot_be_changed():
+    cause = CAUSES["future-leak"]
+    assert cause.title.startswith("the output at a position")
+    with pytest.raises(AttributeError):
+        cause.title = "all is well"
+    with pytest.raises(TypeError):
+        Cause("title", "fix")
+
+
+def test_probes_are_called_by_file_and_function():
+    probes = examine(causal, X, causal=True).probes
+    assert {"seeing.future", "labels.ignored", "parameters.ignored"} <= set(probes)
+
+
+def test_the_worst_comes_first():
+    odd = nn.Sequential(nn.Conv1d(5, 5, 1), nn.Linear(D, D))
+    odd[0].weight.requires_grad_(False)
+    report = examine(odd, X, causal=True)
+    assert [f.severity for f in report.findings][-1] == "note"
+    assert report.findings[0].severity == "fault"
+
+
 def test_every_cause_is_named_by_some_probe():
     package = ROOT / "attnlib" / "doctor"
     texts = [p.read_text() for p in package.rglob("*.py") if p.name != "findings.py"]
@@ -239,6 +262,14 @@ def cached(x, cache=None):
     return total, total[:, -1:]
 
 
+def over_batch(x):
+    return leaky(x.transpose(0, 1)).transpose(0, 1)
+
+
+def hiding(x, m):
+    return masked(x, ~m)
+
+
 def forgetful(x, cache=None):
     total = x.cumsum(1)
     return total, total[:, -1:]
@@ -250,20 +281,35 @@ def forgetful(x, cache=None):
         (assert_causal, causal, leaky, (X,), {}),
         (assert_healthy, causal, leaky, (X,), {"causal": True}),
         (assert_padding_invariant, masked, lambda x, keep: leaky(x), (X, KEEP), {}),
-        (assert_batch_independent, leaky, lambda x: leaky(x.transpose(0, 1)), (X,), {}),
+        (assert_batch_independent, leaky, over_batch, (X,), {}),
+        (assert_padding_invariant, hiding, masked, (X, ~KEEP), {"padding_means": "hide"}),
         (assert_cache_consistent, cached, forgetful, (X,), {"cache": "cache"}),
     ],
-    ids=["causal", "healthy", "padding", "batch", "cache"],
+    ids=["causal", "healthy", "padding", "batch", "hiding", "cache"],
 )
 def test_a_check_passes_the_good_and_fails_the_bad(check, good, bad, inputs, promises):
-    check(good, *inputs, **promises)
+    assert check(good, *inputs, **promises) in (None, examine(good, *inputs, **promises))
+    assert (check is assert_healthy) == (check(good, *inputs, **promises) is not None)
     with pytest.raises(AssertionError, match=r": \d fault"):
         check(bad, *inputs, **promises)
 
 
+class Growing(nn.Module):
+    """Causal, and changed by every new length that it sees."""
+
+    def __init__(self):
+        super().__init__()
+        self.lengths = set()
+
+    def forward(self, x):
+        self.lengths.add(x.shape[1])
+        return causal(x) * len(self.lengths)
+
+
 def test_a_check_looks_at_its_own_matter_alone():
     assert_batch_independent(leaky, X, causal=True)  # it leaks, but samples are independent
-    assert_causal(lambda x: causal(x) / 0.3, X)
+    assert "stale-state" in examine(Growing(), X, causal=True).causes
+    assert_causal(Growing(), X)
 
 
 @pytest.mark.messages

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from attnlib.doctor.examination import examine
-from attnlib.doctor.findings import FAULT, WARNING
+from attnlib.doctor.examination import examine, look
 from attnlib.doctor.patient import Patient
 from attnlib.doctor.probes.padding import has_padding
 from attnlib.doctor.promises import Promises
@@ -33,15 +32,9 @@ def _assert_none_from(
     probes: tuple[str, ...], module: Callable, inputs: tuple, promises: dict[str, Any]
 ) -> None:
     """Assert that some probes ran and found nothing."""
-    report = examine(module, *inputs, **promises)
-    wanted = ("alarms.not_finite", "explain_error", *probes)
-    found = [f for f in report.findings if f.probe in wanted or not f.probe]
-    found = [f for f in found if f.severity in (FAULT, WARNING)]
-    if found:
-        part = Report(report.patient, tuple(found), report.probes, report.inferred)
-        raise UnhealthyError(str(part))
-    missing = [p for p in probes if p not in report.probes]
-    if missing:
+    report = look(module, inputs, promises, probes)
+    report.raise_for_faults()
+    if not set(probes) <= set(report.probes):
         raise UnhealthyError(f"{report.patient} could not be checked: {'; '.join(report.inferred)}")
 
 

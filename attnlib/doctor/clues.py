@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attnlib.doctor.measure import as_heads, different, gap, hidden_how, moved, replaced, zeroed
 from attnlib.doctor.patient import Inputs, Patient
-from attnlib.doctor.trace import AttentionCall
+from attnlib.doctor.trace import AttentionCall, tensors_in
 
 
 def is_table(patient: Patient) -> bool:
@@ -33,6 +33,24 @@ def runs(patient: Patient, inputs: Inputs) -> bool:
     except Exception:
         return False
     return True
+
+
+def is_content_free(patient: Patient) -> bool:
+    """Whether the output has an axis of tokens and does not depend on their content: a table."""
+    if patient.main is None or patient.sizes.length not in patient.y.shape:
+        return False
+    return gap(patient.out(patient.make(salt=3)), patient.y) == 0.0
+
+
+def matters(patient: Patient, name: str, inputs: Inputs) -> bool:
+    """Whether any output moves when a parameter or a buffer gets other numbers."""
+    module = patient.fresh()
+    before = [t.detach().clone() for t in tensors_in(patient.call(inputs, module=module))]
+    value = {**dict(module.named_parameters()), **dict(module.named_buffers())}[name]
+    with torch.no_grad():
+        value.add_(torch.randn(value.shape, generator=patient.generator(70)).to(value.dtype))
+    after = list(tensors_in(patient.call(inputs, module=module)))
+    return any(gap(a, b) > 1e-6 for a, b in zip(before, after, strict=True))
 
 
 def leak_by_operations(patient: Patient) -> tuple[str, str] | None:
@@ -70,7 +88,7 @@ def softmax_axis(patient: Patient, call: AttentionCall) -> str:
         return "keys"
     if _sums_to_one(weights.sum(-2)):
         return "softmax-over-queries"
-    if probs.ndim >= 3 and call.dim == 0 and size == patient.sizes.batch:
+    if probs.ndim >= 3 and call.dim == 0 and size % patient.sizes.batch == 0:
         return "softmax-over-batch"
     if probs.ndim == 4 and call.dim in (1, 2) and size != weights.shape[-1]:
         return "softmax-over-heads"

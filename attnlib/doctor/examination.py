@@ -1,7 +1,7 @@
 """The examination: prepare the patient, run every probe, keep one cause for each symptom."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -79,6 +79,8 @@ PROBES: tuple[Probe, ...] = (
     labels.ignored,
 )
 
+PREPARE: tuple[Probe, ...] = (modes.opened, modes.repeated, modes.left_over)  # the others rely on
+
 # A cause on the left explains symptoms that the causes on the right would be guesses at.
 EXPLAINS: dict[str, set[str]] = {
     "unregistered": {"dropout-in-eval", "modes-differ", "unused-parameters"},
@@ -116,7 +118,21 @@ EXPLAINS: dict[str, set[str]] = {
     "padding-ignored": {"padding-leak"},
     "leak-through-norm": {"norm-over-sequence"},
     "norm-not-applied": {"unused-parameters"},
+    "leak-in-one-mode": {"modes-differ"},
+    "leak-with-weights": {"weights-change-output"},
+    "causal-inverted": {"past-ignored"},
+    "pooling-wrong-token": {"unused-parameters", "pooling-includes-padding"},
 }
+
+
+def name_of(probe: Probe) -> str:
+    """The name of a probe, as it stands in a report.
+
+    Example:
+        >>> name_of(seeing.future)
+        'seeing.future'
+    """
+    return f"{probe.__module__.split('.')[-1]}.{probe.__name__}"
 
 
 def examine(
@@ -154,32 +170,74 @@ def examine(
         >>> report.findings[0].cause
         'future-leak'
     """
-    if not callable(module):
-        raise TypeError(f"the patient must be a module or a function; got {type(module).__name__}")
     promised = Promises.named(**promises)
-    devices: list[int] = []
-    with held_still(module), warnings.catch_warnings(), torch.random.fork_rng(devices):
-        warnings.simplefilter("ignore")
-        torch.manual_seed(seed)
-        patient = Patient(module, inputs, dict(kwargs or {}), promised, seed)
-        found, ran = _run(patient)
+    found, ran, patient = _observed(module, inputs, kwargs, seed, promised, PROBES)
     findings = _reduced(found, promised)
     return Report(patient.name, findings, tuple(ran), tuple(patient.inferred))
 
 
-def _run(patient: Patient) -> tuple[list[Finding], list[str]]:
+def look(module: Callable, inputs: tuple, promises: dict[str, Any], names: Sequence[str]) -> Report:
+    """Run a few probes only, by name, and keep all that they find.
+
+    Args:
+        module: As for ``examine``.
+        inputs: As for ``examine``.
+        promises: As for ``examine``, with its other keyword arguments.
+        names: Names such as ``"seeing.future"``.
+
+    Returns:
+        A ``Report`` of what these probes found.
+
+    Raises:
+        TypeError: If the module cannot be called, or a promise has an unknown name.
+
+    Example:
+        >>> import torch
+        >>> look(torch.nn.Identity(), (torch.randn(2, 5, 8),), {}, ["batch.index"]).probes[-1]
+        'batch.index'
+    """
+    rest = {name: value for name, value in promises.items() if name not in {"kwargs", "seed"}}
+    promised = Promises.named(**rest)
+    probes = tuple(p for p in PROBES if p in PREPARE or name_of(p) in names)
+    kwargs, seed = promises.get("kwargs"), promises.get("seed", 0)
+    found, ran, patient = _observed(module, inputs, kwargs, seed, promised, probes)
+    wanted = {"alarms.not_finite", "examination.raises", *names}
+    findings = tuple(f for f in found if f.probe in wanted and f.cause not in promised.by_design)
+    return Report(patient.name, findings, tuple(ran), tuple(patient.inferred))
+
+
+def _observed(
+    module: Callable,
+    inputs: tuple,
+    kwargs: dict[str, Any] | None,
+    seed: int,
+    promised: Promises,
+    probes: tuple[Probe, ...],
+) -> tuple[list[Finding], list[str], Patient]:
+    """Run probes with everything of the caller's held still."""
+    if not callable(module):
+        raise TypeError(f"the patient must be a module or a function; got {type(module).__name__}")
+    with held_still(module), warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        warnings.simplefilter("ignore")
+        torch.manual_seed(seed)
+        patient = Patient(module, inputs, dict(kwargs or {}), promised, seed)
+        return (*_run(patient, probes), patient)
+
+
+def _run(patient: Patient, probes: tuple[Probe, ...]) -> tuple[list[Finding], list[str]]:
     """All findings, and the names of the probes that ran."""
     found, ran = _probe(patient, ALWAYS)
     try:
         patient.call(patient.given, module=patient.fresh())
     except Exception as error:
-        return [*found, alarms.explain_error(patient, error)], [*ran, "explain_error"]
+        raised = replace(alarms.explain_error(patient, error), probe="examination.raises")
+        return [*found, raised], [*ran, raised.probe]
     bad, names = _probe(patient, (alarms.not_finite,))
     found, ran = found + bad, ran + names
     if any(f.cause.startswith("nan") and f.cause != "nan-gradient" for f in bad):
         return found, ran
     patient.choose_sizes()
-    more, names = _probe(patient, PROBES)
+    more, names = _probe(patient, probes)
     return found + more, ran + names
 
 
@@ -188,9 +246,10 @@ def _probe(patient: Patient, probes: tuple[Probe, ...]) -> tuple[list[Finding], 
     found: list[Finding] = []
     ran: list[str] = []
     for probe in probes:
-        name = f"{probe.__module__.split('.')[-1]}.{probe.__name__}"
+        name = name_of(probe)
         try:
-            found += [replace(f, probe=name) for f in probe(patient)]
+            for finding in probe(patient):
+                found.append(replace(finding, probe=name))
             ran.append(name)
         except Exception as error:
             first = str(error).splitlines()[0] if str(error) else ""

@@ -644,7 +644,7 @@ CAUSES: dict[str, Cause] = {
         _MODELS,
     ),
     "unregistered": Cause(
-        "layers or parameters are kept in a plain list: parameters(), to() and eval() miss them",
+        "layers, parameters or tensors are not registered: parameters(), to() and eval() miss them",
         "nn.ModuleList, nn.ModuleDict, nn.ParameterList or register_buffer",
         _MODELS,
     ),

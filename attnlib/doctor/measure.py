@@ -47,7 +47,9 @@ def different(patient: Patient, x: Tensor, role: str = "main", salt: int = 7) ->
     return shifted if pad is None else torch.where((shifted == pad) | (x == pad), x, shifted)
 
 
-def influence(patient: Patient, inputs: Inputs, role: str = "main", **how: Any) -> Tensor | None:
+def influence(
+    patient: Patient, inputs: Inputs, role: str | None = None, **how: Any
+) -> Tensor | None:
     """How far each output moves when one input token is replaced.
 
     One token after the other gets new content; everything else stays. Entry (t, s) is the largest
@@ -57,6 +59,7 @@ def influence(patient: Patient, inputs: Inputs, role: str = "main", **how: Any) 
     Returns:
         A matrix of shape (outputs, tokens), or None if outputs have no axis of tokens.
     """
+    role = role or patient.seen
     x = patient.main_in(inputs, role)
     base = patient.out(inputs, **how)
     axis = patient.out_axis(base)
@@ -86,7 +89,7 @@ def reach(patient: Patient, inputs: Inputs, role: str = "main") -> Tensor:
     return torch.tensor(result)
 
 
-def seen_at_any_scale(patient: Patient, role: str = "main") -> Tensor | None:
+def seen_at_any_scale(patient: Patient, role: str | None = None) -> Tensor | None:
     """The influence matrix, the largest of several draws and scales.
 
     A saturated softmax hides a key as well as a mask does. To say that a token is never seen, it
@@ -104,14 +107,16 @@ def seen_at_any_scale(patient: Patient, role: str = "main") -> Tensor | None:
 
 def future_leak(patient: Patient, inputs: Inputs, run: Callable[[Inputs], Tensor]) -> float:
     """The largest change of an output when only later tokens change, over three cuts."""
-    x = patient.main_in(inputs)
-    length = x.shape[patient.axis]
-    other, base = different(patient, x), run(inputs)
+    role = patient.seen
+    x = patient.main_in(inputs, role)
+    along = patient._axis(x)
+    length = x.shape[along]
+    other, base = different(patient, x, role), run(inputs)
     axis = patient.out_axis(base, length)
     worst = 0.0
     for cut in {0, length // 2, length - 2} if axis is not None else ():
-        changed = replaced(x, other, patient.axis, torch.arange(length) > cut)
-        result = run(patient.with_main(inputs, changed))
+        changed = replaced(x, other, along, torch.arange(length) > cut)
+        result = run(patient.with_main(inputs, changed, role))
         worst = max(worst, float(moved(result, base, axis)[: cut + 1].max()))
     return worst
 

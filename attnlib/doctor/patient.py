@@ -116,7 +116,8 @@ def main_tensor(output: Any, which: int | str | None) -> Tensor:
     for name in ("logits", "last_hidden_state"):
         if isinstance(output, dict) and name in output:
             return output[name]
-    tensor = next(tensors_in(output), None)
+    found = list(tensors_in(output))
+    tensor = next((t for t in found if t.ndim > 1), found[0] if found else None)
     if tensor is None:
         raise TypeError(f"the module returns {type(output).__name__}, and no tensor in it")
     return tensor
@@ -200,7 +201,8 @@ class Patient:
 
     def _sounds_like_mask(self, place: int | str) -> bool:
         name = self.name_of(place).lower()
-        return any(w in name for w in ("mask", "keep", "pad", *DOCUMENT_NAMES, "label", "position"))
+        words = ("mask", "keep", "pad", *DOCUMENT_NAMES, "label", "position", "targets")
+        return any(w in name for w in words)
 
     def _sort_sequences(
         self, roles: dict[str, list], sequences: list, others: list[int | str]
@@ -228,7 +230,8 @@ class Patient:
             name = self.name_of(place).lower()
             if place in used or (value.ndim != 2 and "lengths" not in name):
                 continue
-            if "label" in name and "labels" not in roles:
+            target = name in {"targets", "target"} and "memory" not in roles
+            if ("label" in name or target) and "labels" not in roles:
                 roles["labels"] = [place]
             elif any(w in name for w in DOCUMENT_NAMES) and value.dtype == torch.long:
                 roles.setdefault("documents", [place])
@@ -266,6 +269,20 @@ class Patient:
         if not value.is_floating_point():
             return value.ndim - 1
         return value.ndim - 2
+
+    @property
+    def is_qkv(self) -> bool:
+        """Whether it takes queries, keys and values apart, and tokens are in all three."""
+        places = self.roles.get("memory", ())
+        if not self.names and len(places) == 2:
+            return True  # a built-in function hides its signature
+        names = {self.name_of(place).lower() for place in places}
+        return bool(names) and names <= {"k", "v", "key", "value", "keys", "values"}
+
+    @property
+    def seen(self) -> str:
+        """The role of the tokens that are attended to: the keys, where they are apart."""
+        return "memory" if self.is_qkv and self.sizes.memory == self.sizes.length else "main"
 
     @property
     def batched(self) -> bool:
@@ -518,8 +535,23 @@ class Patient:
         return self.main_of(output).detach(), Hearing(listener, parameters)
 
     def with_main(self, inputs: Inputs, value: Tensor, role: str = "main") -> Inputs:
-        """The same inputs with another sequence."""
-        return {**inputs, **dict.fromkeys(self.roles[role], value)}
+        """The same inputs with another sequence.
+
+        Where several arguments play the role, keys and values say, the others change where it does.
+        """
+        first, *others = self.roles[role]
+        new = {**inputs, first: value}
+        rows = _rows_changed(inputs[first], value, self._axis(value))
+        for number, place in enumerate(others):
+            old = inputs[place]
+            if old is inputs[first]:
+                new[place] = value
+            elif rows.numel() == old.shape[self._axis(old)]:
+                shape = [1] * old.ndim
+                shape[self._axis(old)] = -1
+                other = self.random_like(self.given[place], tuple(old.shape), 95 + number)
+                new[place] = torch.where(rows.view(shape), other, old)
+        return new
 
     def main_in(self, inputs: Inputs, role: str = "main") -> Tensor:
         """The sequence in some inputs."""
@@ -590,7 +622,7 @@ class Patient:
         wanted = max(2 * (p.window or 0) + 3, (p.prefix or 0) + 4, 7)
         length = next(n for n in PRIMES if n >= wanted and n not in taken and n != batch)
         memory = length
-        if "memory" in self.roles:
+        if "memory" in self.roles and not (self.is_qkv and p.causal):
             low = wanted if p.window else 5
             memory = next(n for n in (5, *PRIMES) if n >= low and n not in {length, batch, *taken})
         tries = [Sizes(batch, length, memory), Sizes(batch, length, length)]
@@ -609,6 +641,13 @@ class Patient:
     def resized(self, **changes: int) -> Sizes:
         """The sizes in use with some of them changed."""
         return replace(self.sizes, **changes)
+
+
+def _rows_changed(old: Tensor, new: Tensor, axis: int) -> Tensor:
+    """For each position along an axis, whether anything there is new."""
+    if old.shape != new.shape:
+        return torch.zeros(0, dtype=torch.bool)
+    return (old != new).movedim(axis, 0).flatten(1).any(1)
 
 
 def _regrown(mask: Tensor, length: int) -> Tensor:

@@ -49,15 +49,13 @@ def examine_case(build: Any, example_inputs: Any, intent: dict[str, Any], seed: 
     args, kwargs = example_inputs()
     names = list(inspect.signature(getattr(module, "forward", module)).parameters)
     promises = {COPIED[k]: v for k, v in intent.items() if k in COPIED and v is not None}
-    promises |= who_sees_whom(intent) | sequences(intent, args, names)
+    promises |= who_sees_whom(intent) | reach(intent) | sequences(intent, args, names)
     promises |= mask(intent.get("mask"), args, kwargs, names) | numbers(intent)
     asks = re.match(r"(\w+)=(\w+)", str(intent.get("weights") or ""))
     if asks:
         promises["weights"] = {asks[1]: True}
     kwargs = {k: v for k, v in kwargs.items() if k not in promises.get("weights", {})}
-    cache = re.search(r"(\w+)(?:=None)?\)\s*->", str(intent.get("cache") or ""))
-    if cache:
-        promises["cache"] = cache[1]
+    promises |= cached(str(intent.get("cache") or ""))
     return examine(module, *args, kwargs=kwargs, seed=seed, by_design=designs(intent), **promises)
 
 
@@ -70,7 +68,35 @@ def who_sees_whom(intent: dict[str, Any]) -> dict[str, Any]:
             prefix = int(number[0])
         causal = not causal.lower().startswith(("no", "bi", "false"))
     promises = {} if causal is None else {"causal": causal}
-    return promises | ({"prefix": prefix} if isinstance(prefix, int) and prefix is not True else {})
+    if isinstance(prefix, str):
+        number = re.search(r"\d+", prefix)
+        prefix = int(number[0]) if number else None
+    return promises | ({"prefix": prefix} if prefix and prefix is not True else {})
+
+
+def cached(said: str) -> dict[str, Any]:
+    """How to decode: ``forward(x, cache) -> (y, cache)``, or another method."""
+    found = re.search(r"(\w+)\(\w+, ?(\w+)(?:=None)?\)\s*->", said)
+    if not found:
+        return {}
+    method, name = found.groups()
+    if method in {"forward", "m", "module", "model"}:
+        return {"cache": name}
+    return {"cache": lambda module, chunk, past: getattr(module, method)(chunk, past)}
+
+
+def reach(intent: dict[str, Any]) -> dict[str, Any]:
+    """Tokens that all may see, and a window with gaps."""
+    promises: dict[str, Any] = {}
+    everywhere = intent.get("global", intent.get("global_tokens"))
+    if isinstance(everywhere, list | tuple) and everywhere:
+        everywhere = max(everywhere) + 1
+    if type(everywhere) is int:
+        promises["sinks"] = everywhere
+    gap, window = intent.get("dilation"), intent.get("window")
+    if type(gap) is int and type(window) is int:
+        promises["window"] = (window - 1) * gap + 1
+    return promises
 
 
 def sequences(intent: dict[str, Any], args: tuple, names: list[str]) -> dict[str, Any]:
@@ -85,7 +111,7 @@ def sequences(intent: dict[str, Any], args: tuple, names: list[str]) -> dict[str
         promises |= {"memory": 1, "main": 0}
     if kind.startswith("values"):
         promises["averages"] = True
-    if re.search(r"\(T, ?B|seq.?first|time.?first|T,B", kind):
+    if re.search(r"\(T, ?B|seq.*first|time.?first|batch_first ?[=:] ?False", f"{kind} {intent}"):
         promises["batch_first"] = False
     return promises
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from attnlib.doctor.clues import is_content_free
 from attnlib.doctor.findings import FAULT, NOTE, WARNING, Finding
 from attnlib.doctor.patient import Inputs, Patient, Sizes
 from attnlib.doctor.trace import Hearing, Op, scalar, tensors_in
@@ -85,7 +86,9 @@ def name_bad(patient: Patient, heard: Hearing, op: Op) -> tuple[str, str]:
         return ("nan-row-without-keys" if rows else "nan"), words
     if op.name in {"div", "div_", "mean", "reciprocal"}:
         return "nan-division", "0 divided by 0"
-    if op.name in {"add", "sub", "add_", "sub_", "mul", "mul_", "bmm", "mm"}:
+    if op.name.startswith("mul"):
+        return "nan", "zero times infinity: hide with masked_fill, not by a product"
+    if op.name in {"add", "sub", "add_", "sub_", "bmm", "mm"}:
         return "nan", "infinities meet"
     return "nan", f"its input reaches from {float(source.min()):.3g} to {float(source.max()):.3g}"
 
@@ -126,7 +129,7 @@ def other_sizes(patient: Patient) -> Iterator[Finding]:
     A mask with an axis too few lines up with whatever axis has its size. It raises for most batch
     sizes, and is silently wrong for one. A squeeze() without an axis breaks at one sample.
     """
-    if patient.main is None or not patient.batched:
+    if patient.main is None or not patient.batched or is_content_free(patient):
         return
     promises, failed = patient.promises, {}
     numbers = {1, 2, 3, 5, promises.n_heads, promises.kv_heads, patient.given_sizes.batch}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attnlib.doctor.clues import hides_other_samples, softmax_axis
+from attnlib.doctor.clues import hides_other_samples, is_content_free, softmax_axis
 from attnlib.doctor.findings import FAULT, WARNING, Finding
 from attnlib.doctor.measure import different, gap, moved
 from attnlib.doctor.patient import Inputs, Patient
@@ -20,6 +20,7 @@ def comparable(patient: Patient) -> bool:
         and patient.y.ndim >= 1
         and patient.y.shape[0] == patient.sizes.batch
         and "labels" not in patient.roles
+        and not is_content_free(patient)
     )
 
 

@@ -83,7 +83,7 @@ def ignored(patient: Patient) -> Iterator[Finding]:
     inputs[place] = labels
     logits = patient.main_in(inputs).clone()
     changed = logits.clone()
-    changed[:, n - 1] = changed[:, n - 1].flip(-1) + 1.0 * torch.arange(logits.shape[-1])
+    changed[:, n - 2] = changed[:, n - 2].flip(-1) + 1.0 * torch.arange(logits.shape[-1])
     try:
         losses = [
             loss_of(patient, patient.with_main(inputs, x)).detach() for x in (logits, changed)

@@ -77,7 +77,7 @@ def _after(patient: Patient, asked: Inputs, other: Inputs, name: str) -> Iterato
 
 def train_after_eval(patient: Patient) -> Iterator[Finding]:
     """Dropout must still be there after a pass in eval mode."""
-    if not patient.is_module:
+    if not patient.is_module or patient.random:
         return
     module = patient.fresh()
     before = _spread(patient, module)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attnlib.doctor.clues import is_table
+from attnlib.doctor.clues import is_content_free, is_table, matters
 from attnlib.doctor.findings import FAULT, NOTE, WARNING, Finding
 from attnlib.doctor.measure import gap
 from attnlib.doctor.patient import Patient
@@ -34,7 +34,7 @@ def order(patient: Patient) -> Iterator[Finding]:
         return
     if "memory" in patient.roles or "documents" in patient.roles or is_table(patient):
         return
-    if "labels" in patient.roles or patient.y.ndim < 2:
+    if "labels" in patient.roles or patient.y.ndim < 2 or is_content_free(patient):
         return
     if patient.promises.causal:
         yield from _past(patient)
@@ -71,6 +71,7 @@ def _invisible(patient: Patient) -> Finding:
         )
     turning = [op for op in patient.heard.ops if op.name in {"sin", "cos"}]
     stored = [n for n in _names(patient) if any(w in n.lower() for w in POSITION_WORDS)]
+    stored = [n for n in stored if matters(patient, n, patient.base)]
     if turning or stored:
         shape = f"; angles of shape {tuple(turning[-1].outs[0].shape)}" if turning else ""
         return Finding(

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from attnlib.doctor.clues import matters
 from attnlib.doctor.findings import FAULT, NOTE, WARNING, Finding
 from attnlib.doctor.measure import gap
 from attnlib.doctor.patient import Patient
 from attnlib.doctor.probes.alarms import graded
 from attnlib.doctor.probes.padding import some_lengths
-from attnlib.doctor.trace import tensors_in
 
 
 def unused(patient: Patient) -> Iterator[Finding]:
@@ -33,7 +33,7 @@ def unused(patient: Patient) -> Iterator[Finding]:
         if not p.requires_grad:
             frozen.append(name)
         elif (p.grad is None or not p.grad.any()) and not _excused(name, p):
-            (cut if _matters(patient, name, inputs) else dead).append(name)
+            (cut if matters(patient, name, inputs) else dead).append(name)
     yield from _report_dead(dead, cut, frozen)
 
 
@@ -43,17 +43,6 @@ def _extra(patient: Patient) -> dict | None:
 
 def _excused(name: str, p: Tensor) -> bool:
     return name.endswith("bias") or p.numel() == 0
-
-
-def _matters(patient: Patient, name: str, inputs: dict) -> bool:
-    """Whether any output moves when a parameter gets other numbers."""
-    module = patient.fresh()
-    before = [t.detach().clone() for t in tensors_in(patient.call(inputs, module=module))]
-    p = dict(module.named_parameters())[name]
-    with torch.no_grad():
-        p.add_(torch.randn(p.shape, generator=patient.generator(70)).to(p.dtype))
-    after = list(tensors_in(patient.call(inputs, module=module)))
-    return any(gap(a, b) > 1e-6 for a, b in zip(before, after, strict=True))
 
 
 def _report_dead(dead: list[str], cut: list[str], frozen: list[str]) -> Iterator[Finding]:
@@ -84,7 +73,11 @@ def unregistered(patient: Patient) -> Iterator[Finding]:
             if attribute.startswith("_") and attribute in nn.Module().__dict__:
                 continue
             lost = [v for v in _held(value) if id(v) not in known]
-            if lost:
+            if isinstance(value, Tensor) and value.numel() > 1 and id(value) not in known:
+                place = f"{name}.{attribute}" if name else attribute
+                words = f"{place} is a plain tensor: to() does not move it, state_dict() misses it"
+                yield Finding("unregistered", WARNING, words)
+            elif lost:
                 kinds = ", ".join(sorted({type(v).__name__ for v in lost}))
                 place = f"{name}.{attribute}" if name else attribute
                 words = f"{place} holds {len(lost)} of {kinds} that the module does not know of"

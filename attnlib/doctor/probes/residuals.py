@@ -23,8 +23,17 @@ def is_block(patient: Patient) -> bool:
         or patient.y.shape != patient.main_in(patient.base).shape
     ):
         return False
-    many = len([c for c in patient.heard.calls if c.result is not None])
-    return many > 1 or (bool(feed_forwards(patient.heard)) and many == 1)
+    return bool(feed_forwards(patient.heard)) or stacked(patient.heard)
+
+
+def stacked(heard: Hearing) -> bool:
+    """Whether the queries of a later attention come from the result of an earlier one."""
+    calls = [c for c in heard.calls if c.result is not None and c.product is not None]
+    if len(calls) < 2:
+        return False
+    every = {op.name for op in heard.ops}
+    last = calls[-1].product
+    return calls[0].index in heard.listener.ancestors(last.q, last.index, every)
 
 
 def residual(patient: Patient) -> Iterator[Finding]:

@@ -6,7 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlib.doctor.clues import coupled_before, coupled_outside, is_table, leak_by_operations, runs
+from attnlib.doctor.clues import (
+    coupled_before,
+    coupled_outside,
+    is_content_free,
+    is_table,
+    leak_by_operations,
+    runs,
+)
 from attnlib.doctor.findings import FAULT, NOTE, WARNING, Finding
 from attnlib.doctor.measure import (
     different,
@@ -24,7 +31,9 @@ NEVER = 2e-6  # of the largest influence: float32 rounding is below, a key at di
 
 def mixes(patient: Patient) -> bool:
     """Whether outputs belong to tokens of one sequence that are meant to see each other."""
-    return patient.out_axis(patient.y) is not None and not is_table(patient)
+    if patient.out_axis(patient.y) is None:
+        return False
+    return not is_table(patient) and not is_content_free(patient)
 
 
 def future(patient: Patient) -> Iterator[Finding]:
@@ -153,7 +162,7 @@ def _leak_by_shape(patient: Patient) -> tuple[str, str]:
 
 def _large_scores(patient: Patient) -> Iterator[Finding]:
     """The same test with inputs 30 times larger: a mask value of -100 hides nothing then."""
-    if not patient.main.is_floating_point():
+    if not patient.main.is_floating_point() or patient.promises.prefix:
         return
     big = patient.make(scale=30.0)
     y = patient.out(big)
@@ -177,7 +186,9 @@ def mixing(patient: Patient) -> Iterator[Finding]:
     an encoder, an inverted one, heads cut across tokens: each leaves its own holes in the matrix of
     influence. A token counts as unseen only if it goes unseen at small scores too.
     """
-    if patient.promises.causal is None or "memory" in patient.roles or not mixes(patient):
+    if patient.promises.causal is None or not mixes(patient):
+        return
+    if "memory" in patient.roles and patient.seen == "main":
         return
     seen = seen_at_any_scale(patient)
     if seen is None or seen.shape[0] != seen.shape[1] or len(seen) < 2:
@@ -195,7 +206,8 @@ def mixing(patient: Patient) -> Iterator[Finding]:
         yield Finding("causal-inverted", FAULT, "replacing earlier tokens moved no later output")
     else:
         yield from _holes(patient, seen)
-    yield from _own_token(seen)
+    if patient.seen == "main":
+        yield from _own_token(seen)
 
 
 def _holes(patient: Patient, seen: Tensor) -> Iterator[Finding]:
@@ -318,6 +330,8 @@ def pooled(patient: Patient) -> Iterator[Finding]:
     if patient.main is None or patient.out_axis(patient.y) is not None or patient.y.ndim == 0:
         return
     if patient.promises.window or "labels" in patient.roles or "memory" in patient.roles:
+        return
+    if is_content_free(patient):
         return
     seen = torch.maximum(
         reach(patient, patient.base), reach(patient, patient.make(scale=0.2, salt=20))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attnlib.doctor.clues import is_table
+from attnlib.doctor.clues import is_content_free, is_table
 from attnlib.doctor.findings import FAULT, WARNING, Finding
 from attnlib.doctor.measure import as_heads, gap
 from attnlib.doctor.patient import Patient, modules_behind
@@ -19,12 +19,20 @@ def table(patient: Patient) -> Iterator[Finding]:
     j is a sum of cosines of i - j: constant along each diagonal. Frequencies fall from 1, so
     neighbours are alike. Tables that are learned are only looked at for repeated rows.
     """
+    found = patient.y
     if patient.main is None:
-        found = patient.y
-        numbers = [v for v in patient.given.values() if isinstance(v, int)]
-        if not numbers or found.ndim not in (2, 3) or not found.is_floating_point():
-            return
-        yield from judge_table(found[0] if found.ndim == 3 else found, _is_learned(patient))
+        numbers = [v for v in patient.given.values() if type(v) is int]
+        if len(numbers) != 1 or not found.is_floating_point():
+            return  # a grid, say, has no single distance
+        found = found[0] if found.ndim == 3 and len(found) == 1 else found
+        if found.ndim == 2 and found.shape[0] != found.shape[1]:
+            yield from judge_table(found, _is_learned(patient))
+        elif found.ndim in (3, 4) and found.shape[-1] == found.shape[-2]:
+            yield from judge_distances(found.flatten(0, -3))
+    elif is_content_free(patient):
+        rows = found[0] if found.ndim == 3 else found
+        if rows.ndim == 2:
+            yield from judge_table(rows, _is_learned(patient))
     elif is_table(patient):
         yield from _added(patient)
 
@@ -219,6 +227,15 @@ def _by_distance(scores: Tensor, q: Tensor, patient: Patient) -> Iterator[Findin
     """A bias that is linear in the distance must fall with it."""
     if gap(q, q[:, :1].expand_as(q)) > 1e-5 * float(q.abs().max()):
         return
+    yield from judge_distances(scores)
+
+
+def judge_distances(scores: Tensor) -> Iterator[Finding]:
+    """Whether a bias that is linear in the distance falls with it.
+
+    Args:
+        scores: Of shape (heads, queries, keys), of constant content.
+    """
     n = scores.shape[-1]
     steps = torch.stack(
         [scores.diagonal(-k, -2, -1)[:, -1] for k in range(n)], -1
