@@ -44,6 +44,8 @@ def _write_it(app: Sphinx, exception: Exception | None) -> None:
     if exception or app.builder.format != "html":
         return
     static = Path(app.outdir, "_static")
+    if not (static / FIRST[0]).exists():
+        return  # no page has changed, so Sphinx has copied nothing, and book.css is still right
     names = [*FIRST, *_linked(app, static), *LAST]
     css = "\n".join(_with_moved_urls(static, name) for name in dict.fromkeys(names))
     site = _words_of_the_site(Path(app.outdir))

@@ -45,9 +45,12 @@ def is_stale(site: Path, root: Path = ROOT) -> bool:
     )
 
 
-def build(root: Path = ROOT, *, strict: bool = True) -> subprocess.CompletedProcess:
-    """Build the site from nothing, as the README says; return the finished process."""
-    shutil.rmtree(root / "_build", ignore_errors=True)
+def build(
+    root: Path = ROOT, *, strict: bool = True, afresh: bool = True
+) -> subprocess.CompletedProcess:
+    """Build the site as the README says; return the finished process."""
+    if afresh:
+        shutil.rmtree(root / "_build", ignore_errors=True)
     program = Path(sys.executable).with_name("jupyter-book")
     options = ["-W", "-n", "--keep-going"] if strict else ["-n", "--keep-going"]
     return subprocess.run(

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import re
 import shutil
 import struct
@@ -172,6 +173,18 @@ def chapter_page(request, browser, small, small_address):
     settle(page)
     yield page
     context.close()
+
+
+@pytest.mark.parametrize("touched", [[], ["chapter.ipynb"]], ids=["nothing", "one page"])
+def test_a_site_that_is_built_again_stays_the_same(small, touched):
+    book = small.parent.parent / "book"
+    files = [small / "_static" / "book.css", *small.rglob("*.html")]
+    before = [file.read_bytes() for file in files]
+    for name in touched:
+        os.utime(book / name)
+    process = build(small.parent.parent, afresh=False)
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert [file.read_bytes() for file in files] == before
 
 
 def test_a_lab_takes_the_place_of_its_still(chapter_page):
