@@ -1,8 +1,11 @@
 // The translation lab: stored outcomes of a model, one for each sentence.
 
+/** The sentence that all others are compared with. A page may store the outcomes in another order. */
+const firstOf = (options) => options.map((words) => words[0]).join(" ");
+
 /** What the sentence shown has become, and which words differ from the first sentence's. */
-export function compute({ outcomes, source }) {
-  const first = Object.values(outcomes)[0];
+export function compute({ options, outcomes, source }) {
+  const first = outcomes[firstOf(options)];
   const { written, weights, probabilities } = outcomes[source];
   const moved = written.map((_, i) => i).filter((i) => written[i] !== first.written[i]);
   return { written, weights, probabilities, moved };
@@ -12,7 +15,7 @@ function tell(state, { written, weights, probabilities, moved }) {
   const step = Math.min(state.step, written.length - 1);
   const words = state.source.split(" ");
   const place = weights[step].indexOf(Math.max(...weights[step]));
-  const same = state.source === Object.keys(state.outcomes)[0];
+  const same = state.source === firstOf(state.options);
   const change = moved.length ? `New: ${moved.map((i) => written[i]).join(", ")}.`
     : "No word of the translation has moved.";
   return `${state.source} → ${written.join(" ")}. To write ${written[step]} (probability `

@@ -89,8 +89,8 @@ class TranslationLab(Lab):
 
     def result(self) -> Translated:
         """Return what the lab shows now."""
-        now, first = self.outcomes[self.source], next(iter(self.outcomes.values()))
-        before = first["written"]
+        now, first = self.outcomes[self.source], " ".join(words[0] for words in self.options)
+        before = self.outcomes[first]["written"]
         return Translated(
             written=now["written"],
             weights=torch.tensor(now["weights"], dtype=torch.float64),

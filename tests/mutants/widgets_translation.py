@@ -16,7 +16,7 @@ MUTANTS = [
     Mutant(
         "Translated",
         "compared with itself",
-        'before = first["written"]',
+        'before = self.outcomes[first]["written"]',
         'before = now["written"]',
         "nothing ever moves",
     ),
