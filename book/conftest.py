@@ -1,7 +1,7 @@
 """One thread for each notebook's kernel, unless the caller says otherwise.
 
-The stored outputs were written with one thread. And kernels of two threads that share two cores
-with other tests wait for each other most of the time: ten times slower, seen with two workers.
+The stored outputs were written with one thread. And where two cores are shared
+with other tests, the two threads of a kernel mostly wait for each other.
 """
 
 import os
