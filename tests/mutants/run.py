@@ -185,9 +185,21 @@ def prepare(file: ModuleType) -> None:
     gc.freeze()  # so that the forks share this memory
 
 
-def run(files: list[ModuleType], workers: int) -> dict[str, str]:
-    """Try all mutants of these files, a few at a time; return the verdicts by name."""
-    waiting = deque(Trial(file, m) for file in files for m in [None, *file.MUTANTS])
+def first_of_each(mutants: list[Mutant], most: int | None) -> list[Mutant]:
+    """At most so many mutants of each public name, in their order; all of them for ``None``."""
+    seen: Counter[str] = Counter()
+    chosen = []
+    for mutant in mutants:
+        seen[mutant.of] += 1
+        if most is None or seen[mutant.of] <= most:
+            chosen.append(mutant)
+    return chosen
+
+
+def run(files: list[ModuleType], workers: int, most: int | None) -> dict[str, str]:
+    """Try the mutants of these files, a few at a time; return the verdicts by name."""
+    chosen = [(file, first_of_each(file.MUTANTS, most)) for file in files]
+    waiting = deque(Trial(file, m) for file, mutants in chosen for m in [None, *mutants])
     running: dict[int, tuple[Trial, Path]] = {}
     verdicts = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -218,10 +230,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="*", help="which files of mutants; all if left out")
     parser.add_argument("--workers", type=int, default=2, help="how many run at a time")
+    parser.add_argument("--first", type=int, help="only so many of each name; all if left out")
     parser.add_argument("--json", type=Path, help="where to write the verdicts, too")
     options = parser.parse_args()
     files = sorted(map(load, options.files or names()), key=lambda file: hasattr(file, "NEEDS"))
-    verdicts = run(files, options.workers)
+    verdicts = run(files, options.workers, options.first)
     bad = sum(not is_good(name, found) for name, found in verdicts.items())
     print(f"{len(verdicts) - len(files)} mutants of {len(files)} modules, {bad} bad")
     if options.json:
