@@ -19,9 +19,12 @@ from attnlib.generate import greedy, sample
 from attnlib.layers import DecoderLayer, EncoderLayer, FeedForward, MultiHeadAttention
 from attnlib.masks import causal_mask
 from attnlib.memory import cache_bytes
+from attnlib.models.bart import Bart, BartConfig
 from attnlib.models.bert import Bert, BertConfig
 from attnlib.models.gpt import GPT, GPTConfig
 from attnlib.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from attnlib.models.t5 import T5, T5Config
+from attnlib.models.transformer import Transformer, TransformerConfig
 from attnlib.models.vit import Vit, VitConfig, split_patches
 from attnlib.positions import Rope, SinusoidalEncoding, sinusoidal_encoding
 from attnlib.record import record_attention
@@ -85,6 +88,18 @@ def seq2seq(source=IDS, target=IDS):
     Seq2Seq(Seq2SeqConfig(7, 7, d_model=3, d_hidden=4, d_attention=5))(source, LENGTH, target)
 
 
+def from_to(kind):
+    """Two calls of a model with an encoder and a decoder: wrong source, wrong target."""
+    sizes = {"d_model": 4, "n_heads": 2, "n_layers": 1, "d_ff": 5}
+    if kind == "t5":
+        model = T5(T5Config(7, d_head=2, **sizes))
+    elif kind == "bart":
+        model = Bart(BartConfig(7, max_len=6, **sizes))
+    else:
+        model = Transformer(TransformerConfig(7, 7, max_len=6, **sizes))
+    return lambda ids: model(ids, IDS), lambda ids: model(IDS, ids)
+
+
 def vit(positions):
     Vit(VitConfig((4, 4), 2, 1, 2, 4, 2, 1, 5), positions=positions)
 
@@ -105,7 +120,8 @@ WRONG_IDS = {
 @pytest.mark.messages
 @pytest.mark.parametrize(("ids", "error", "words"), WRONG_IDS.values(), ids=WRONG_IDS.keys())
 def test_every_model_refuses_what_are_no_ids(ids, error, words):
-    for call in (small("bert"), small("gpt"), seq2seq, lambda ids: seq2seq(target=ids)):
+    calls = small("bert"), small("gpt"), seq2seq, lambda ids: seq2seq(target=ids)
+    for call in (*calls, *from_to("transformer"), *from_to("bart"), *from_to("t5")):
         with pytest.raises(error, match=words):
             call(ids)
 
@@ -125,6 +141,9 @@ TAKES_A_SIZE = {
         lambda n: BertConfig(n_heads=n),
         lambda n: GPTConfig(n_heads=n),
         lambda n: VitConfig(n_heads=n),
+        lambda n: TransformerConfig(n_heads=n),
+        lambda n: BartConfig(n_heads=n),
+        lambda n: T5Config(n_heads=n),
         lambda n: cache_bytes(3, n_layers=1, n_heads=n, d_head=1),
     ),
     "length": (lambda n: sinusoidal_encoding(n, 4),),

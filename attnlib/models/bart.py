@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from attnlib.checks import check_sizes
 from attnlib.layers import DecoderLayer, EncoderLayer
 from attnlib.models.encoder_decoder import EncoderDecoder, TokenEmbedding
 from attnlib.positions import LearnedEncoding
@@ -15,6 +16,10 @@ class BartConfig:
     """The sizes of a BART; the defaults are those of BART-large.
 
     The base one is ``BartConfig(d_model=768, n_heads=12, n_layers=6, d_ff=3072)``.
+
+    Raises:
+        TypeError: If a size is not a whole number.
+        ValueError: If a size is too small.
 
     Example:
         >>> BartConfig(n_layers=2).d_model
@@ -33,6 +38,11 @@ class BartConfig:
     dropout: float = 0.1
     scaled: bool = False  # multiply the embeddings by the root of d_model, as in the Transformer
     tied: bool = True  # one table for source, target and head
+
+    def __post_init__(self) -> None:
+        check_sizes(vocab_size=self.vocab_size, d_model=self.d_model, n_heads=self.n_heads)
+        check_sizes(d_ff=self.d_ff, max_len=self.max_len)
+        check_sizes(at_least=0, n_layers=self.n_layers)
 
 
 class Bart(EncoderDecoder):

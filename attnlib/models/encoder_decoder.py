@@ -52,7 +52,13 @@ class TokenEmbedding(nn.Module):
     def forward(
         self, ids: Int[Tensor, "batch length"], *, offset: int | Int[Tensor, " batch"] = 0
     ) -> Float[Tensor, "batch length d_model"]:
-        """Embed tokens, the first of which is at position ``offset``."""
+        """Embed tokens, the first of which is at position ``offset``.
+
+        Raises:
+            TypeError: If ``ids`` are not a tensor of whole numbers.
+            ValueError: If one of them is not in the table.
+        """
+        check_ids("ids", ids, self.tokens.num_embeddings)
         x = self.positions(self.tokens(ids) * self.scale, offset=offset)
         return self.dropout(self.norm(x))
 

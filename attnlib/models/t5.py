@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attnlib.cache import KeysAndValues, KVCache, LayerCache
+from attnlib.checks import check_sizes
 from attnlib.layers import FeedForward, GatedFeedForward, MultiHeadAttention, PreNorm
 from attnlib.models.encoder_decoder import shift_right
 from attnlib.models.inputs import check_ids, decoder_mask, encoder_mask
@@ -22,7 +23,8 @@ class T5Config:
     """The sizes of a T5; the defaults are those of T5-small. :data:`T5_CONFIGS` has the others.
 
     Raises:
-        ValueError: If ``pad_id`` is not an id of the vocabulary.
+        TypeError: If a size is not a whole number.
+        ValueError: If a size is too small, or ``pad_id`` is not an id of the vocabulary.
 
     Example:
         >>> T5Config(n_layers=2).d_head
@@ -44,6 +46,9 @@ class T5Config:
     pad_id: int = 0  # it also starts each target
 
     def __post_init__(self) -> None:
+        check_sizes(vocab_size=self.vocab_size, d_model=self.d_model, n_heads=self.n_heads)
+        check_sizes(d_head=self.d_head, d_ff=self.d_ff)
+        check_sizes(at_least=0, n_layers=self.n_layers)
         if not 0 <= self.pad_id < self.vocab_size:
             raise ValueError(
                 f"pad_id={self.pad_id} must be one of the {self.vocab_size} ids of the vocabulary"
@@ -316,7 +321,7 @@ class T5(nn.Module):
             TypeError: If ``mask`` is not boolean.
             ValueError: If ``source`` is not 2-D or holds no token, or the mask does not fit.
         """
-        check_ids("source", source)
+        check_ids("source", source, self.config.vocab_size)
         mask = encoder_mask(source, self.config.n_heads, mask=mask)
         return self.encoder(self.tokens(source), mask=mask)
 
@@ -372,7 +377,7 @@ class T5(nn.Module):
             ValueError: If ``ids`` is not 2-D or holds no token, there is neither a memory nor a
                 cache, a shape does not fit, or the cache is full.
         """
-        check_ids("ids", ids)
+        check_ids("ids", ids, self.config.vocab_size)
         start = 0 if cache is None else cache.length
         mask = decoder_mask(ids, self.config.n_heads, offset=start, mask=mask)
         x = self.decoder(self.tokens(ids), memory, mask=mask, memory_mask=memory_mask, cache=cache)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from attnlib.checks import check_sizes
 from attnlib.layers import DecoderLayer, EncoderLayer, PostNorm, PreNorm
 from attnlib.models.encoder_decoder import EncoderDecoder, TokenEmbedding
 from attnlib.positions import SinusoidalEncoding
@@ -18,7 +19,8 @@ class TransformerConfig:
     The big one is ``TransformerConfig(d_model=1024, n_heads=16, d_ff=4096, dropout=0.3)``.
 
     Raises:
-        ValueError: If it is tied, but the vocabularies differ.
+        TypeError: If a size is not a whole number.
+        ValueError: If a size is too small, or it is tied, but the vocabularies differ.
 
     Example:
         >>> TransformerConfig(n_layers=2).d_model
@@ -40,6 +42,10 @@ class TransformerConfig:
     final_norm: bool = False  # normalise after the last layer once more, as nn.Transformer does
 
     def __post_init__(self) -> None:
+        check_sizes(source_vocab_size=self.source_vocab_size, d_model=self.d_model)
+        check_sizes(target_vocab_size=self.target_vocab_size, n_heads=self.n_heads)
+        check_sizes(d_ff=self.d_ff, max_len=self.max_len)
+        check_sizes(at_least=0, n_layers=self.n_layers)
         if self.tied and self.source_vocab_size != self.target_vocab_size:
             raise ValueError(
                 "to be tied, source and target must share a vocabulary, but source_vocab_size="
