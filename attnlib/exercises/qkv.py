@@ -1,0 +1,211 @@
+"""Exercises of the chapter on queries, keys and values."""
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from attnlib.exercises.exercise import Case, Exercise, Suspect
+
+# ------------------------------------------------------------------- attention in one line
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return ((q @ k.mT) / math.sqrt(q.shape[-1])).softmax(-1) @ v
+
+
+def _attend_cases() -> Iterator[Case]:
+    def of(batch: int, q_len: int, k_len: int, d: int, d_v: int, dtype: torch.dtype) -> tuple:
+        sizes = (batch, q_len, d), (batch, k_len, d), (batch, k_len, d_v)
+        return tuple(torch.randn(*size, dtype=dtype) for size in sizes)
+
+    single, double = torch.float32, torch.float64
+    yield Case("2 sequences of 5, width 64", of(2, 5, 5, 64, 64, single), "plain")
+    words = "3 sequences, 5 queries, 7 keys, widths 11 and 13"
+    yield Case(words, of(3, 5, 7, 11, 13, single), "other-sizes")
+    yield Case("more queries than keys", of(2, 7, 3, 5, 2, single), "more-queries")
+    yield Case("one sequence", of(1, 3, 5, 2, 7, single), "batch-of-one")
+    yield Case("one query", of(2, 1, 5, 3, 7, single), "one-query")
+    yield Case("one key", of(2, 5, 1, 3, 7, single), "one-key")
+    yield Case("float64", of(2, 3, 5, 7, 11, double), "float64")
+    q, k, v = of(2, 3, 5, 7, 11, single)
+    yield Case("scores around 1000", (100 * q, 100 * k, v), "large-scores")
+
+
+def _times_too_large(solution: Callable) -> str:
+    """How the scores compare with what they should be, seen from the weights alone."""
+    d = 64
+    q, k = torch.randn(1, 5, d).double(), torch.randn(1, 7, d).double()
+    weights = solution(q / 8, k / 8, torch.eye(7).double()[None])
+    scores, right = weights.log(), q @ k.mT / 64 / math.sqrt(d)
+    scores, right = scores - scores.mean(-1, keepdim=True), right - right.mean(-1, keepdim=True)
+    ratio = float((scores * right).sum() / (right * right).sum())
+    size = f"{ratio:.1f} times too large" if ratio > 1 else f"{1 / ratio:.1f} times too small"
+    return f"at d_k = {d} the scores are {size}"
+
+
+def _softmax_over_queries(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-2) @ v
+
+
+def _softmax_over_batch(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.mT / math.sqrt(q.shape[-1])).softmax(0) @ v
+
+
+def _batch_summed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    scores = torch.einsum("bqd,ckd->bqk", q, k) / math.sqrt(q.shape[-1])
+    return scores.softmax(-1) @ v
+
+
+def _diagonal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    scores = torch.einsum("bnd,bnd->bn", q, k) / math.sqrt(q.shape[-1])
+    return scores.softmax(-1)[..., None] * v
+
+
+def _unstable(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    powers = (q @ k.mT / math.sqrt(q.shape[-1])).exp()
+    return powers / powers.sum(-1, keepdim=True) @ v
+
+
+def _no_softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return q @ k.mT / math.sqrt(q.shape[-1]) @ v
+
+
+def _weights_alone(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1)
+
+
+def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    past = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    return scores.masked_fill(~past, -torch.inf).softmax(-1) @ v
+
+
+def _scaled(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    return (q @ k.mT * scale).softmax(-1) @ v
+
+
+_ATTEND = Exercise(
+    name="attend",
+    chapter="qkv",
+    task="Attention for tensors of shape (batch, length, width), with any sizes.",
+    takes=("q", "k", "v"),
+    difficulty="easy",
+    minutes=10,
+    hints=(
+        "Write down the shape after each step. Which axis has vanished after the dot products, "
+        "and over which one do the shares add up to 1?",
+        "Take the width from the tensor, at the moment of the call. Which of the three tensors "
+        "has the width that the dot product sums over?",
+    ),
+    reference=_attend,
+    cases=_attend_cases,
+    suspects=(
+        Suspect("no-scale", "you did not scale: {}", lambda q, k, v: _scaled(q, k, v, 1.0),
+                _times_too_large),
+        Suspect("scaled-by-width", "you divided by d_k, not by its square root: {}",
+                lambda q, k, v: _scaled(q, k, v, 1 / q.shape[-1]), _times_too_large),
+        Suspect("scale-inverted", "you multiplied by the root where you should divide: {}",
+                lambda q, k, v: _scaled(q, k, v, q.shape[-1] ** 0.5), _times_too_large),
+        Suspect("scaled-by-fourth-root", "you took the root twice, and divide by the fourth root "
+                "of d_k: {}",
+                lambda q, k, v: _scaled(q, k, v, q.shape[-1] ** -0.25), _times_too_large),
+        Suspect("scaled-by-values", "the root is of the width of the values, not of the keys",
+                lambda q, k, v: _scaled(q, k, v, v.shape[-1] ** -0.5)),
+        Suspect("scaled-by-length", "the root is of the number of keys, not of their width",
+                lambda q, k, v: _scaled(q, k, v, k.shape[-2] ** -0.5)),
+        Suspect("scale-hard-coded", "you always divide by 8, which is right for a width of 64 only",
+                lambda q, k, v: _scaled(q, k, v, 1 / 8)),
+        Suspect("softmax-over-queries", "the shares add up to 1 over the queries, so a key deals "
+                "itself out; over the keys they should", _softmax_over_queries),
+        Suspect("softmax-over-batch", "the softmax runs over the batch: sequences compete",
+                _softmax_over_batch),
+        Suspect("batch-mixed", "the keys of all sequences are added up: give the batch one letter",
+                _batch_summed),
+        Suspect("diagonal-only", "each query meets only the key at its own place", _diagonal),
+        Suspect("overflows", "powers of large scores overflow, and infinity by infinity is not a "
+                "number", _unstable),
+        Suspect("no-softmax", "scores are not shares yet: the softmax is missing", _no_softmax),
+        Suspect("weights-returned", "you returned the weights; the values are not mixed yet",
+                _weights_alone),
+        Suspect("roles-exchanged", "keys ask and queries answer: their roles are exchanged",
+                lambda q, k, v: _attend(k, q, v)),
+        Suspect("view-for-transpose", "the keys are given a new shape, not transposed: a view or a "
+                "reshape keeps the order of the numbers, and mixes the keys up",
+                lambda q, k, v: _attend(q, k.reshape(*k.mT.shape).mT, v)),
+        Suspect("causal-uncalled-for", "later keys are hidden, which nobody asked for", _causal),
+        Suspect("keys-as-values", "the keys are mixed where the values should be",
+                lambda q, k, v: _attend(q, k, k)),
+    ),
+)  # fmt: skip
+
+# ------------------------------------------------------------------------------ a safe softmax
+
+
+def _softmax_cases() -> Iterator[Case]:
+    yield Case("scores of shape (5, 7)", (torch.randn(5, 7),), "plain")
+    yield Case("scores of shape (2, 3, 5, 7)", (torch.randn(2, 3, 5, 7),), "more-axes")
+    yield Case("one row, a vector", (torch.randn(5),), "vector")
+    yield Case("scores around 150", (150 + torch.randn(3, 5),), "large")
+    yield Case("scores around -150", (-150 + torch.randn(3, 5),), "very-negative")
+    rows = torch.tensor([[150.0, 149.0], [-150.0, -151.0], [0.0, 1.0]])
+    yield Case("large, very negative and small rows together", (rows,), "mixed-rows")
+    hidden = torch.randn(3, 5).masked_fill(torch.eye(3, 5).bool(), -torch.inf)
+    yield Case("a score of minus infinity in each row", (hidden,), "hidden")
+    yield Case("float64", (torch.randn(3, 5).double(),), "float64")
+    yield Case("float16", (torch.randn(3, 5).half() * 20,), "float16")
+
+
+def _naive(scores: Tensor) -> Tensor:
+    return scores.exp() / scores.exp().sum(-1, keepdim=True)
+
+
+def _minus(scores: Tensor, shift: Tensor) -> Tensor:
+    return _naive(scores - shift)
+
+
+_SOFTMAX = Exercise(
+    name="softmax",
+    chapter="qkv",
+    task="A softmax over the last axis, from exp and sum, that is right for scores of any size.",
+    takes=("scores",),
+    difficulty="easy",
+    minutes=10,
+    hints=(
+        "What happens to the shares if you add the same number to all scores of a row?",
+        "Which number could you take off a row so that no power is larger than 1, and not all of "
+        "them vanish?",
+    ),
+    reference=lambda scores: scores.softmax(-1),
+    cases=_softmax_cases,
+    suspects=(
+        Suspect("overflows", "powers of large scores overflow, and infinity by infinity is not a "
+                "number", _naive),
+        Suspect("one-maximum-for-all", "you subtract the largest score of the whole tensor: in a "
+                "row that is far below it all powers vanish",
+                lambda s: _minus(s, s.max())),
+        Suspect("minimum-subtracted", "you subtract the smallest score, and the powers get larger",
+                lambda s: _minus(s, s.amin(-1, keepdim=True))),
+        Suspect("mean-subtracted", "you subtract the mean of each row: that is no bound, and it is "
+                "minus infinity if one score is", lambda s: _minus(s, s.mean(-1, keepdim=True))),
+        Suspect("wrong-axis", "the shares add up to 1 down the columns, not along the rows",
+                lambda s: s.softmax(-2)),
+        Suspect("first-axis", "the softmax runs over the first axis, not over the last one",
+                lambda s: s.softmax(0)),
+        Suspect("second-axis", "the softmax always runs over axis 1, which is the last one of a "
+                "matrix only", lambda s: s.softmax(1)),
+        Suspect("over-everything", "all entries together add up to 1, where each row should",
+                lambda s: s.flatten().softmax(0).view_as(s)),
+        Suspect("not-divided", "the powers are not divided by their sum",
+                lambda s: (s - s.amax(-1, keepdim=True)).exp()),
+        Suspect("maximum-added", "you add the largest score in place of subtracting it",
+                lambda s: _minus(s, -s.amax(-1, keepdim=True))),
+        Suspect("clamped", "you clamp the scores: large ones that differ get equal shares",
+                lambda s: _naive(s.clamp(max=80))),
+        Suspect("logarithm", "this is the logarithm of the shares",
+                lambda s: s.log_softmax(-1)),
+    ),
+)  # fmt: skip
+
+EXERCISES: tuple[Exercise, ...] = (_ATTEND, _SOFTMAX)
