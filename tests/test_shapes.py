@@ -29,6 +29,7 @@ FILES = [
     "test_dropout.py",
     "test_generate.py",
     "test_t5.py",
+    "test_tiled.py",
 ]
 
 
