@@ -16,6 +16,7 @@ class Case:
         arguments: What the solution is called with; each call gets its own copy.
         key: A short name for what only this case tries, such as ``"batch-of-one"``. A solution
             that fails here first, and like no suspect, is diagnosed ``fails-at-batch-of-one``.
+        gradient: Whether gradients are compared, too.
 
     Example:
         >>> Case("a batch of one", (3, 4), key="batch-of-one").arguments
@@ -25,6 +26,7 @@ class Case:
     words: str
     arguments: tuple
     key: str = "other-inputs"
+    gradient: bool = True
 
 
 @dataclass(frozen=True)
