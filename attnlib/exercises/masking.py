@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from attnlib.exercises.exercise import Suspect
+from attnlib.functional import masked_softmax
 
 Weights = Callable[[Tensor, Tensor], Tensor]  # from scores and mask
 
@@ -48,6 +49,8 @@ def suspects(attention: Callable[[Weights], Callable]) -> tuple[Suspect, ...]:
          lambda s, m: s.softmax(-1)),
         ("mask-inverted", "you hide what may be seen, and show what is hidden: True means that a "
          "query may attend to a key", _inverted),
+        ("mask-inverted", "you hide what may be seen, and show what is hidden; True means that a "
+         "query may attend to a key", lambda s, m: masked_softmax(s, ~m)),
         ("mask-after-softmax", "the mask comes after the softmax: the rows no longer add up to 1",
          lambda s, m: s.softmax(-1) * m),
         ("renormalised", "you divide by a sum again after the softmax: where a hidden key had the "

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from attnlib.exercises.exercise import Case, Exercise, Suspect
+from attnlib.exercises.masking import Weights, suspects
+from attnlib.functional import masked_softmax
 
 # ------------------------------------------------------------------- attention in one line
 
@@ -208,4 +210,154 @@ _SOFTMAX = Exercise(
     ),
 )  # fmt: skip
 
-EXERCISES: tuple[Exercise, ...] = (_ATTEND, _SOFTMAX)
+# ------------------------------------------------------------------------- with a mask
+
+
+def _masked(weights_of: Weights) -> Callable:
+    """Attention with the step from scores to weights left open."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        return weights_of(q @ k.mT / math.sqrt(q.shape[-1]), mask) @ v
+
+    return attend
+
+
+def _masked_cases() -> Iterator[Case]:
+    def of(batch: int, heads: int, q_len: int, k_len: int, d: int, d_v: int) -> tuple:
+        k, v = torch.randn(batch, heads, k_len, d), torch.randn(batch, heads, k_len, d_v)
+        mask = torch.rand(batch, heads, q_len, k_len) < 0.6
+        mask[..., 0] = True
+        return torch.randn(batch, heads, q_len, d), k, v, mask
+
+    yield Case("5 queries, 5 keys, width 16", of(2, 3, 5, 5, 16, 16), "plain")
+    yield Case("3 queries, 7 keys, widths 5 and 11", of(2, 3, 3, 7, 5, 11), "other-sizes")
+    yield Case("one sequence, one head", of(1, 1, 3, 5, 2, 7), "batch-of-one")
+    q, k, v, mask = of(3, 2, 4, 5, 7, 2)
+    real = (torch.arange(5) < torch.tensor([5, 3, 2])[:, None])[:, None, None]
+    yield Case("a mask of padding, (3, 1, 1, 5)", (q, k, v, real), "padding")
+    yield Case("a mask for all sequences, (1, 1, 4, 5)", (q, k, v, mask[:1, :1]), "shared-mask")
+    hidden = torch.arange(5).view(1, 1, 1, 5) != 2
+    huge = torch.where(hidden.mT, k, 900 * q.mean(2, keepdim=True))
+    yield Case("a hidden key with a huge score", (q, huge, v, hidden), "huge")
+    blind = mask & (torch.arange(4) != 1)[:, None]
+    yield Case("a query that may see nothing", (q, k, v, blind), "blind-row")
+    yield Case("float64", (q.double(), k.double(), v.double(), mask), "float64")
+    yield Case("float16", (q.half(), k.half(), v.half(), blind), "float16")
+
+
+def _values_masked(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    seen = mask.expand(*q.shape[:2], *mask.shape[2:]).any(-2)[..., None]
+    return (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1) @ (v * seen)
+
+
+def _masked_twin(**change: Callable) -> Callable:
+    """Right attention with a mask, but for one of q, k, v and mask, which is changed before."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        given = {"q": q, "k": k, "v": v, "mask": mask}
+        changed = {name: change[name](x) if name in change else x for name, x in given.items()}
+        return _masked(masked_softmax)(**changed)
+
+    return attend
+
+
+_MASKED_ATTEND = Exercise(
+    name="masked_attend",
+    chapter="qkv",
+    task="Attention with a 4-D mask; a query that may see nothing gets 0, and no NaN gradient.",
+    takes=("q", "k", "v", "mask"),
+    difficulty="medium",
+    minutes=15,
+    hints=(
+        "Which score gives a weight of exactly 0? And what does the softmax make of a row that "
+        "has no other?",
+        "Find the rows that may see nothing before the softmax, and give it something harmless "
+        "there; take their weights away afterwards.",
+    ),
+    reference=_masked(masked_softmax),
+    cases=_masked_cases,
+    suspects=(
+        *suspects(_masked),
+        Suspect("no-scale", "you did not scale the scores",
+                _masked_twin(q=lambda q: q * math.sqrt(q.shape[-1]))),
+        Suspect("scaled-by-width", "you divided by d_k, not by its square root",
+                _masked_twin(q=lambda q: q / math.sqrt(q.shape[-1]))),
+        Suspect("values-masked", "you hide values, not scores: hidden keys still take their share",
+                _values_masked),
+        Suspect("one-head-for-all", "the mask of the first head is used for all of them",
+                _masked_twin(mask=lambda mask: mask[:, :1])),
+        Suspect("one-sequence-for-all", "the mask of the first sequence is used for all of them",
+                _masked_twin(mask=lambda mask: mask[:1])),
+        Suspect("one-query-for-all", "the mask of the first query is used for all of them",
+                _masked_twin(mask=lambda mask: mask[:, :, :1])),
+        Suspect("causal-too", "later keys are hidden besides, which nobody asked for",
+                _masked(lambda s, m: masked_softmax(s, m & (torch.ones_like(s).tril() > 0)))),
+    ),
+)  # fmt: skip
+
+# ----------------------------------------------------------------------------------- entropy
+
+
+def _entropy(weights: Tensor) -> Tensor:
+    return -torch.xlogy(weights, weights).sum(-1)
+
+
+def _entropy_cases() -> Iterator[Case]:
+    yield Case("weights of shape (3, 5)", (torch.randn(3, 5).softmax(-1),), "plain")
+    yield Case("weights of shape (2, 3, 4, 7)", (torch.randn(2, 3, 4, 7).softmax(-1),), "4-d")
+    yield Case("a square", (torch.randn(5, 5).softmax(-1),), "square")
+    zeros = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
+    yield Case("weights that are 0", (zeros,), "zeros", gradient=False)
+    yield Case("a row of zeros only", (torch.zeros(2, 3),), "blind-row", gradient=False)
+    yield Case("one key", (torch.ones(3, 1),), "one-key")
+    tiny = torch.tensor([[1.0 - 3e-9, 1e-9, 2e-9]], dtype=torch.float64)
+    yield Case("tiny weights in float64", (tiny,), "tiny")
+    yield Case("float16", (torch.randn(2, 5).softmax(-1).half(),), "float16")
+
+
+_ENTROPY = Exercise(
+    name="entropy",
+    chapter="qkv",
+    task="The entropy of each row of weights, in nats; a weight of 0 adds nothing.",
+    takes=("weights",),
+    difficulty="easy",
+    minutes=10,
+    hints=(
+        "For equal weights over n keys it should be the natural logarithm of n, for a weight of 1 "
+        "it should be 0. Try both.",
+        "The logarithm of 0 is minus infinity, and 0 times that is not a number. Is there a "
+        "function that computes x log y, and knows what to do at 0?",
+    ),
+    reference=_entropy,
+    cases=_entropy_cases,
+    suspects=(
+        Suspect("nan-at-zero", "a weight of 0 makes the whole row NaN: 0 times minus infinity",
+                lambda w: -(w * w.log()).sum(-1)),
+        Suspect("bits", "this is in bits: the logarithm is to the base 2",
+                lambda w: _entropy(w) / math.log(2)),
+        Suspect("base-ten", "the logarithm is to the base 10",
+                lambda w: _entropy(w) / math.log(10)),
+        Suspect("sign", "the sign is missing: an entropy is 0 or more", lambda w: -_entropy(w)),
+        Suspect("over-queries", "it runs over the queries; each row has an entropy of its own",
+                lambda w: _entropy(w.mT)),
+        Suspect("total", "all rows are added up; each has an entropy of its own",
+                lambda w: _entropy(w).sum()),
+        Suspect("mean-of-rows", "the rows are averaged; each has an entropy of its own",
+                lambda w: _entropy(w).mean()),
+        Suspect("mean-of-keys", "it is divided by the number of keys: sum over them",
+                lambda w: _entropy(w) / w.shape[-1]),
+        Suspect("relative", "it is divided by its largest possible value, and not in nats any more",
+                lambda w: _entropy(w) / math.log(w.shape[-1])),
+        Suspect("perplexity", "this is e to the entropy, a number of keys",
+                lambda w: _entropy(w).exp()),
+        Suspect("softmax-again", "the weights are shares already; you took a softmax of them",
+                lambda w: _entropy(w.softmax(-1))),
+        Suspect("log-only", "the logarithms are not weighted by the weights",
+                lambda w: -w.log().sum(-1)),
+        Suspect("summand-in-log", "a small number is added to the weights before the logarithm: in "
+                "float64 it shows, and in float16 it is nothing",
+                lambda w: -(w * (w + 1e-9).log()).sum(-1)),
+    ),
+)  # fmt: skip
+
+EXERCISES: tuple[Exercise, ...] = (_ATTEND, _SOFTMAX, _ENTROPY, _MASKED_ATTEND)

@@ -261,6 +261,263 @@ def softmax_with_eps(x):
     return e / (e.sum(-1, keepdim=True) + 1e-6)
 
 
+# --------------------------------------------------------------------------- masked_attend
+
+
+def masked_by_loops(q, k, v, mask):
+    mask = mask.expand(*q.shape[:3], k.shape[2])
+    output = []
+    for b in range(q.shape[0]):
+        for h in range(q.shape[1]):
+            for i in range(q.shape[2]):
+                seen = mask[b, h, i]
+                scores = k[b, h][seen] @ q[b, h, i] / math.sqrt(q.shape[-1])
+                output.append(scores.softmax(0) @ v[b, h][seen])
+    return torch.stack(output).view(*q.shape[:3], -1)
+
+
+def masked_by_where(q, k, v, mask):
+    scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / math.sqrt(q.shape[-1])
+    blind = ~mask.any(-1, keepdim=True)
+    weights = torch.where(mask | blind, scores, -torch.inf).softmax(-1)
+    return torch.einsum("bhqk,bhkd->bhqd", weights.masked_fill(blind, 0.0), v)
+
+
+def masked_by_nan_to_num(q, k, v, mask):
+    scores = q @ k.transpose(-2, -1) / k.size(-1) ** 0.5
+    weights = scores.masked_fill(mask == 0, float("-inf")).softmax(dim=-1)
+    return torch.nan_to_num(weights) @ v
+
+
+def masked_fused(q, k, v, mask):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+def masked_by_package(q, k, v, mask):
+    return attention(q, k, v, mask=mask)[0]
+
+
+def scaled_scores(q, k):
+    return q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+
+
+def masked_not(q, k, v, mask):
+    return scaled_scores(q, k).softmax(-1) @ v
+
+
+def masked_no_underscore(q, k, v, mask):
+    scores = scaled_scores(q, k)
+    scores.masked_fill(~mask, float("-inf"))
+    return F.softmax(scores, dim=-1) @ v
+
+
+def masked_like_torch_mha(q, k, v, mask):
+    return scaled_scores(q, k).masked_fill(mask, float("-inf")).softmax(-1) @ v
+
+
+def masked_like_torch_mha_fused(q, k, v, mask):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=~mask)
+
+
+def masked_weights(q, k, v, mask):
+    return (scaled_scores(q, k).softmax(-1) * mask) @ v
+
+
+def masked_weights_renormalised(q, k, v, mask):
+    weights = scaled_scores(q, k).softmax(-1).masked_fill(~mask, 0)
+    return weights / weights.sum(-1, keepdim=True) @ v
+
+
+def masked_weights_with_eps(q, k, v, mask):
+    weights = scaled_scores(q, k).softmax(-1) * mask
+    return weights / (weights.sum(-1, keepdim=True) + 1e-9) @ v
+
+
+def masked_by_product(q, k, v, mask):
+    return (scaled_scores(q, k) * mask).softmax(-1) @ v
+
+
+def masked_with_ten(q, k, v, mask):
+    return scaled_scores(q, k).masked_fill(~mask, -10.0).softmax(-1) @ v
+
+
+def masked_as_float(q, k, v, mask):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask.to(q.dtype))
+
+
+def masked_over_queries(q, k, v, mask):
+    return scaled_scores(q, k).masked_fill(~mask, float("-inf")).softmax(2) @ v
+
+
+def masked_with_billion(q, k, v, mask):
+    return scaled_scores(q, k).masked_fill(mask == 0, -1e9).softmax(-1) @ v
+
+
+def masked_with_lowest(q, k, v, mask):
+    scores = scaled_scores(q, k)
+    lowest = torch.full_like(scores, torch.finfo(scores.dtype).min)
+    return torch.where(mask, scores, lowest).softmax(-1) @ v
+
+
+def masked_with_nan(q, k, v, mask):
+    return scaled_scores(q, k).masked_fill(~mask, -torch.inf).softmax(-1) @ v
+
+
+def masked_unscaled(q, k, v, mask):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1.0)
+
+
+def masked_by_width(q, k, v, mask):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1 / q.shape[-1])
+
+
+def masked_values(q, k, v, mask):
+    may_be_seen = mask.expand(q.shape[0], q.shape[1], -1, -1).any(dim=2).unsqueeze(-1)
+    return scaled_scores(q, k).softmax(-1) @ v.masked_fill(~may_be_seen, 0)
+
+
+def masked_first_head(q, k, v, mask):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, 0].unsqueeze(1))
+
+
+def masked_first_sequence(q, k, v, mask):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask[0])
+
+
+def masked_first_query(q, k, v, mask):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask[..., :1, :])
+
+
+def masked_and_causal(q, k, v, mask):
+    causal = torch.tril(torch.ones(q.size(2), k.size(2), dtype=torch.bool))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask & causal)
+
+
+def masked_in_place(q, k, v, mask):
+    blind = ~mask.any(-1, keepdim=True)
+    mask |= blind
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).masked_fill(blind, 0)
+
+
+def masked_by_adding(q, k, v, mask):
+    scores = scaled_scores(q, k)
+    added = torch.zeros_like(mask, dtype=scores.dtype).masked_fill(~mask, -torch.inf)
+    return (scores + added).softmax(-1).nan_to_num(0.0) @ v
+
+
+# --------------------------------------------------------------------------------- entropy
+
+
+def entropy_by_loop(weights):
+    rows = []
+    for row in weights.reshape(-1, weights.shape[-1]):
+        total = weights.new_zeros(())
+        for w in row:
+            if w > 0:
+                total = total - w * w.log()
+        rows.append(total)
+    return torch.stack(rows).view(weights.shape[:-1])
+
+
+def entropy_by_xlogy(weights):
+    return -torch.special.xlogy(weights, weights).sum(dim=-1)
+
+
+def entropy_by_entr(weights):
+    return torch.special.entr(weights).sum(-1)
+
+
+def entropy_by_where(weights):
+    safe = torch.where(weights > 0, weights, 1.0)
+    return -torch.einsum("...k,...k->...", weights, safe.log())
+
+
+def entropy_by_masked_fill(weights):
+    logs = weights.log().masked_fill(weights == 0, 0.0)
+    return (weights * -logs).sum(-1)
+
+
+def entropy_plain(weights):
+    return -torch.sum(weights * torch.log(weights), dim=-1)
+
+
+def entropy_of_distribution(weights):
+    weights = weights / weights.sum(-1, keepdim=True)
+    return torch.special.entr(weights).sum(-1)
+
+
+def entropy_in_bits(weights):
+    logs = torch.log2(weights).masked_fill(weights == 0, 0)
+    return -(weights * logs).sum(-1)
+
+
+def entropy_base_ten(weights):
+    logs = torch.log10(weights).masked_fill(weights == 0, 0)
+    return -(weights * logs).sum(-1)
+
+
+def entropy_without_minus(weights):
+    return torch.xlogy(weights, weights).sum(-1)
+
+
+def entropy_of_columns(weights):
+    return torch.special.entr(weights).sum(-2)
+
+
+def entropy_of_all(weights):
+    return torch.special.entr(weights).sum()
+
+
+def entropy_mean(weights):
+    return torch.special.entr(weights).sum(-1).mean()
+
+
+def entropy_mean_of_keys(weights):
+    return torch.special.entr(weights).mean(-1)
+
+
+def entropy_relative(weights):
+    return torch.special.entr(weights).sum(-1) / math.log(weights.shape[-1] or 1)
+
+
+def entropy_perplexity(weights):
+    return torch.special.entr(weights).sum(-1).exp()
+
+
+def entropy_softmax_first(weights):
+    return torch.special.entr(F.softmax(weights, dim=-1)).sum(-1)
+
+
+def entropy_logs_only(weights):
+    return -torch.log(weights).sum(-1)
+
+
+def entropy_with_eps(weights):
+    return -(weights * torch.log(weights + 1e-9)).sum(-1)
+
+
+def entropy_keepdim(weights):
+    return torch.special.entr(weights).sum(-1, keepdim=True)
+
+
+def entropy_as_number(weights):
+    return torch.special.entr(weights).sum(-1).tolist()
+
+
+def entropy_by_categorical(weights):
+    return torch.distributions.Categorical(probs=weights).entropy()
+
+
+def entropy_detached(weights):
+    with torch.no_grad():
+        return torch.special.entr(weights).sum(-1)
+
+
+def entropy_fills_in_place(weights):
+    weights[weights == 0] = 1
+    return -(weights * weights.log()).sum(-1)
+
+
 RIGHT = {
     "attend": [
         attend_by_loops,
@@ -271,6 +528,20 @@ RIGHT = {
         AttendModule(),
     ],
     "softmax": [softmax_by_loop, softmax_by_amax, softmax_by_logsumexp, softmax_detached],
+    "masked_attend": [
+        masked_by_loops,
+        masked_by_where,
+        masked_by_nan_to_num,
+        masked_fused,
+        masked_by_package,
+    ],
+    "entropy": [
+        entropy_by_loop,
+        entropy_by_xlogy,
+        entropy_by_entr,
+        entropy_by_where,
+        entropy_by_masked_fill,
+    ],
 }
 
 WRONG = {
@@ -318,5 +589,51 @@ WRONG = {
         (softmax_in_place, "changes-inputs"),
         (softmax_in_double, "wrong-dtype"),
         (softmax_with_eps, "loses-precision"),
+    ],
+    "masked_attend": [
+        (masked_not, "mask-ignored"),
+        (masked_no_underscore, "mask-ignored"),
+        (masked_like_torch_mha, "mask-inverted"),
+        (masked_like_torch_mha_fused, "mask-inverted"),
+        (masked_weights, "mask-after-softmax"),
+        (masked_weights_renormalised, "renormalised"),
+        (masked_weights_with_eps, "fails-at-huge"),
+        (masked_by_product, "hidden-scores-zero"),
+        (masked_with_ten, "fill-too-weak"),
+        (masked_as_float, "mask-added"),
+        (masked_over_queries, "softmax-over-queries"),
+        (masked_with_billion, "minus-1e9"),
+        (masked_with_lowest, "blind-rows-average"),
+        (masked_with_nan, "blind-rows-nan"),
+        (masked_unscaled, "no-scale"),
+        (masked_by_width, "scaled-by-width"),
+        (masked_values, "values-masked"),
+        (masked_first_head, "one-head-for-all"),
+        (masked_first_sequence, "one-sequence-for-all"),
+        (masked_first_query, "one-query-for-all"),
+        (masked_and_causal, "causal-too"),
+        (masked_in_place, "changes-inputs"),
+        (masked_by_adding, "nan-gradient"),
+    ],
+    "entropy": [
+        (entropy_plain, "nan-at-zero"),
+        (entropy_of_distribution, "fails-at-blind-row"),
+        (entropy_in_bits, "bits"),
+        (entropy_base_ten, "base-ten"),
+        (entropy_without_minus, "sign"),
+        (entropy_of_columns, "over-queries"),
+        (entropy_of_all, "total"),
+        (entropy_mean, "mean-of-rows"),
+        (entropy_mean_of_keys, "mean-of-keys"),
+        (entropy_relative, "relative"),
+        (entropy_perplexity, "perplexity"),
+        (entropy_softmax_first, "softmax-again"),
+        (entropy_logs_only, "log-only"),
+        (entropy_with_eps, "summand-in-log"),
+        (entropy_keepdim, "wrong-shape"),
+        (entropy_as_number, "wrong-type"),
+        (entropy_by_categorical, "fails-at-blind-row"),
+        (entropy_detached, "no-gradient"),
+        (entropy_fills_in_place, "changes-inputs"),
     ],
 }
