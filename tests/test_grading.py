@@ -315,7 +315,7 @@ def test_a_difference_says_where():
     words = difference(torch.zeros(2, 3), due).words
     assert words == "1 of 6 numbers are off; at (1, 2) it has 0, due 0.25"
     assert difference(ONE.bool(), ~ONE.bool()).words.endswith("at (0,) it has True, due False")
-    assert difference(ONE, ONE + 1e-4, slack=10) is None
+    assert difference(ONE, ONE + 1e-4, size=100) is None
 
 
 # ------------------------------------------------------------------------------- refusals

@@ -33,13 +33,13 @@ class Difference:
     words: str
 
 
-def difference(got: Any, due: Any, *, slack: float = 1.0) -> Difference | None:
+def difference(got: Any, due: Any, *, size: float = 1e-3) -> Difference | None:
     """Compare two results: tensors, numbers, text, or tuples, lists and dicts of these.
 
     Args:
         got: What came.
         due: What was due.
-        slack: How many times further off it may be; gradients add up more rounding.
+        size: Rounding is measured against the largest number due, or against this if it is larger.
 
     Returns:
         The first difference, or None.
@@ -53,17 +53,17 @@ def difference(got: Any, due: Any, *, slack: float = 1.0) -> Difference | None:
     if got is None and due is not None:
         return Difference("returns-none", "it returned None: a return may be missing")
     if isinstance(due, Tensor):
-        return _between_tensors(got, due, slack)
+        return _between_tensors(got, due, size)
     if isinstance(due, bool | int | float):
         return _between_numbers(got, due)
     if isinstance(due, dict):
         if not isinstance(got, dict) or got.keys() != due.keys():
             return _type(got, f"a dict with the keys {list(due)}")
-        return difference(list(got.values()), [due[k] for k in got], slack=slack)
+        return difference(list(got.values()), [due[k] for k in got], size=size)
     if isinstance(due, tuple | list):
         if not isinstance(got, tuple | list) or len(got) != len(due):
             return _type(got, f"{len(due)} things, as a {type(due).__name__}")
-        parts = (difference(g, d, slack=slack) for g, d in zip(got, due, strict=True))
+        parts = (difference(g, d, size=size) for g, d in zip(got, due, strict=True))
         return next((part for part in parts if part is not None), None)
     if type(got) is not type(due):
         return _type(got, f"{type(due).__name__}")
@@ -87,7 +87,7 @@ def _between_numbers(got: Any, due: float) -> Difference | None:
     return Difference("differs", f"it returned {got:.4g}, and {due:.4g} was due")
 
 
-def _between_tensors(got: Any, due: Tensor, slack: float) -> Difference | None:
+def _between_tensors(got: Any, due: Tensor, size: float) -> Difference | None:
     if not isinstance(got, Tensor):
         return _type(got, "a tensor")
     if got.shape != due.shape:
@@ -101,11 +101,11 @@ def _between_tensors(got: Any, due: Tensor, slack: float) -> Difference | None:
     lost = ~got.isfinite() & exact.isfinite()
     if lost.any():
         return _of_entries("not-finite", lost, got, exact)
-    size = max(1e-3, float(exact.nan_to_num(0, 0, 0).abs().max())) if exact.numel() else 1.0
+    size = max(size, float(exact.nan_to_num(0, 0, 0).abs().max())) if exact.numel() else size
     off = (got - exact).abs() / size
     off = torch.where(got == exact, 0.0, off)  # infinite in both
     off = torch.where(got.isnan() & exact.isnan(), 0.0, off).nan_to_num(nan=1.0)
-    wrong = off > slack * TOLERANCE[due.dtype]
+    wrong = off > TOLERANCE[due.dtype]
     rounded = due.dtype == torch.float64 and bool((off < 1e-5).all())
     return _of_entries("loses-precision" if rounded else "differs", wrong, got, exact)
 

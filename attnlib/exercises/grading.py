@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.checks import check_sizes
-from attnlib.exercises import qkv, rnn_limits
+from attnlib.exercises import cross, multi_head, qkv, rnn_limits
 from attnlib.exercises.comparing import Difference, difference
 from attnlib.exercises.exercise import Case, Complaint, Exercise, Suspect
 from attnlib.exercises.verdict import Verdict
 
-_CHAPTERS = (rnn_limits, qkv)  # in the order of the book
+_CHAPTERS = (rnn_limits, qkv, multi_head, cross)  # in the order of the book
 _LOW = (torch.float16, torch.bfloat16)
 
 
@@ -184,9 +184,9 @@ class _Outcome:
         """How it differs from another outcome."""
         if self.error is None and due.error is None:
             return difference(self.value, due.value)
-        if type(self.error) is type(due.error):
+        if self.error is not None and due.error is not None:
             return None
-        return Difference("raises", f"it raises {_short(self.error)}")
+        return Difference("raises", f"it raises {_short(self.error or due.error)}")
 
 
 def _short(error: BaseException | None) -> str:
@@ -348,12 +348,13 @@ def _wrong_gradient(exercise: Exercise, solution: Callable, cases: list[Case]) -
         except Exception as error:
             says = f"The result is right, but no gradient comes back: {_short(error)}."
             return Complaint("no-gradient", says)
+        size = max((float(right.abs().max()) for right in due.values()), default=0.0)
         for name, right in due.items():
             mine = got.get(name)
-            if mine is None and right.any():
+            if mine is None and float(right.abs().max()) > 1e-5 * size:
                 says = f"The result is right, but no gradient reaches {name} ({case.words})."
                 return Complaint("no-gradient", says)
-            found = None if mine is None else difference(mine, right, slack=10.0)
+            found = None if mine is None else difference(mine, right, size=10 * size)
             if found:
                 key = "nan-gradient" if found.kind == "not-finite" else "wrong-gradient"
                 says = f"The result is right, but the gradient of {name} is not ({case.words})"
