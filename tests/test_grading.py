@@ -104,6 +104,23 @@ def nan_behind_a_where(x, layer):
     return reference(x, layer) + hidden
 
 
+def unsqueezes_in_place(x, layer):
+    y = reference(x, layer)
+    x.unsqueeze_(0)
+    return y
+
+
+def halves_in_place(x, layer):
+    y = reference(x, layer)
+    x.data = x.half()
+    return y
+
+
+def trains(x, layer):
+    layer.eval()
+    return reference(x, layer)
+
+
 def exits(x, layer):
     raise SystemExit(3)
 
@@ -126,7 +143,14 @@ WRONG = {
     "fails-at-five-rows": [lambda x, layer: reference(x[:3], layer)],
     "crashes": [lambda x, layer: 2 * layer(x) + x.T.roll(1, 1).T[:3]],
     "fails-at-one-row": [three_rows_only, lambda x, layer: reference(x, layer).squeeze()],
-    "changes-inputs": [adds_in_place, changes_the_layer, doubles_in_place],
+    "changes-inputs": [
+        adds_in_place,
+        changes_the_layer,
+        doubles_in_place,
+        unsqueezes_in_place,
+        halves_in_place,
+        trains,
+    ],
     "no-gradient": [
         lambda x, layer: reference(x.detach(), layer),
         lambda x, layer: reference(x, layer).detach(),

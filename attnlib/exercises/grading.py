@@ -1,6 +1,5 @@
 """The grader: run a solution, compare it with the reference, and name the mistake."""
 
-import copy
 import difflib
 import html
 import inspect
@@ -131,7 +130,7 @@ def _complaint(exercise: Exercise, solution: Any, cases: list[Case]) -> Complain
     refused = _refused(exercise, solution)
     if refused:
         return refused
-    first = [_run(exercise, solution, case) for case in cases]
+    first = [_run(exercise, solution, case, watch=True) for case in cases]
     return (
         _not_repeatable(exercise, solution, cases, first)
         or _wrong_output(exercise, solution, cases, first)
@@ -198,9 +197,12 @@ def _short(error: BaseException | None) -> str:
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     """A random state of our own, so that the caller's stays as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    state = torch.get_rng_state()
+    torch.default_generator.manual_seed(seed)
+    try:
         yield
+    finally:
+        torch.set_rng_state(state)
 
 
 def _fresh(value: Any) -> Any:
@@ -209,11 +211,28 @@ def _fresh(value: Any) -> Any:
         return value.detach().clone()
     if isinstance(value, tuple | list):
         return type(value)(_fresh(part) for part in value)
-    return copy.deepcopy(value) if isinstance(value, nn.Module) else value
+    return _fresh_module(value) if isinstance(value, nn.Module) else value
 
 
-def _run(exercise: Exercise, solution: Callable, case: Case, seed: int = 0) -> _Outcome:
-    """Call a solution with copies of the arguments of a case."""
+def _fresh_module(module: nn.Module) -> nn.Module:
+    """A copy with parameters of its own; ten times as fast as ``copy.deepcopy``."""
+    other = object.__new__(type(module))
+    held = {name: x.copy() if isinstance(x, dict | list) else x for name, x in vars(module).items()}
+    for name, x in held["_parameters"].items():
+        if x is not None:
+            held["_parameters"][name] = nn.Parameter(x.detach().clone(), x.requires_grad)
+    for name, x in held["_buffers"].items():
+        held["_buffers"][name] = _fresh(x)
+    for name, x in held["_modules"].items():
+        held["_modules"][name] = _fresh(x)
+    vars(other).update(held)
+    return other
+
+
+def _run(
+    exercise: Exercise, solution: Callable, case: Case, *, seed: int = 0, watch: bool = False
+) -> _Outcome:
+    """Call a solution with copies of the arguments of a case; watch whether it changes them."""
     arguments = _fresh(case.arguments)
     value, error = None, None
     with _seeded(seed):
@@ -221,16 +240,25 @@ def _run(exercise: Exercise, solution: Callable, case: Case, seed: int = 0) -> _
             value = exercise.run(solution, arguments)
         except (Exception, SystemExit) as caught:
             error = caught
+    pairs = zip(_names(exercise, case), case.arguments, arguments, strict=True)
+    changed = (name for name, before, after in pairs if watch and not _is_same(before, after))
+    return _Outcome(value, error, tuple(changed))
+
+
+def _names(exercise: Exercise, case: Case) -> list[str]:
+    """What the arguments of a case are called, where the exercise has names for them."""
     names = exercise.takes if exercise.call is None else ()
-    names += tuple(f"argument {i}" for i in range(len(names), len(arguments)))
-    pairs = zip(names, case.arguments, arguments, strict=False)
-    return _Outcome(value, error, tuple(name for name, a, b in pairs if not _is_same(a, b)))
+    return [*names, *(f"argument {i}" for i in range(len(names), len(case.arguments)))]
 
 
 def _is_same(before: Any, after: Any) -> bool:
     """Whether an argument still holds the same numbers."""
     if isinstance(before, Tensor):
-        return before.shape == after.shape and torch.equal(_ordered(before), _ordered(after))
+        if (before.shape, before.dtype) != (after.shape, after.dtype):
+            return False
+        if before.is_floating_point():
+            return torch.allclose(before, after, rtol=0, atol=0, equal_nan=True)
+        return torch.equal(before, after)
     if isinstance(before, tuple | list):
         return len(before) == len(after) and all(map(_is_same, before, after))
     if isinstance(before, nn.Module):
@@ -238,11 +266,6 @@ def _is_same(before: Any, after: Any) -> bool:
         same = old.keys() == new.keys() and all(_is_same(old[name], new[name]) for name in old)
         return same and before.training == after.training
     return True
-
-
-def _ordered(x: Tensor) -> Tensor:
-    """The numbers of a tensor, with NaN as a number like others."""
-    return x.nan_to_num(nan=12345.0) if x.is_floating_point() else x
 
 
 # -------------------------------------------------------------------- what may be wrong with it
@@ -366,9 +389,7 @@ def _gradients(exercise: Exercise, solution: Callable, case: Case) -> dict[str, 
     """The gradient of a fixed mix of the outputs, for each argument and parameter it reaches."""
     arguments = _fresh(case.arguments)
     leaves = {}
-    names = exercise.takes if exercise.call is None else ()
-    for i, argument in enumerate(arguments):
-        name = names[i] if i < len(names) else f"argument {i}"
+    for name, argument in zip(_names(exercise, case), arguments, strict=True):
         if isinstance(argument, nn.Module):
             leaves |= {f"{name}.{inner}": p for inner, p in argument.named_parameters()}
         elif isinstance(argument, Tensor) and argument.is_floating_point():
