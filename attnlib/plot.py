@@ -1,18 +1,22 @@
 """Pictures of tensors: tensors in, matplotlib Axes out.
 
 The colours stay apart for colour-blind readers (cividis; lines also differ in dash and marker),
-and the background is opaque white, so that a figure can be read on a dark page too.
+and the background is opaque white, so that a figure can be read on a dark page too. The Chinese
+words of :mod:`attnlib.data.sentences` can be labels on any machine: a font with their characters
+is part of the package, and is asked where the font in use has no glyph.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 
 import torch
 from jaxtyping import Bool, Float, Shaped
-from matplotlib import colormaps
+from matplotlib import colormaps, font_manager
 from matplotlib.axes import Axes
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
+from matplotlib.text import Text
 from torch import Tensor
 
 from attnlib.checks import check_tensor
@@ -29,6 +33,9 @@ _LINE_STYLES = (
     {"color": "#8A6D00", "linestyle": (0, (8, 2)), "marker": "P"},
 )
 _MOST_NUMBERS = 12  # in a row; more of them would not be legible
+
+_HAN = "Attention Han"
+font_manager.fontManager.addfont(str(files("attnlib") / "fonts" / "han.ttf"))
 
 
 def heatmap(
@@ -82,6 +89,7 @@ def heatmap(
     _hatch(ax, blocked)
     _write_numbers(ax, values, blocked, (low, high))
     ax.set_title(title, parse_math=False)
+    _let_chinese_be_read(ax)
     return ax
 
 
@@ -144,6 +152,7 @@ def lines(
     ax.spines[["top", "right"]].set_visible(False)
     if len(series) > 1:
         ax.legend(frameon=False)
+    _let_chinese_be_read(ax)
     return ax
 
 
@@ -217,6 +226,12 @@ def _label_ticks(
         for text in ax.get_xticklabels():
             text.set(**look)
     ax.tick_params(length=0)
+
+
+def _let_chinese_be_read(ax: Axes) -> None:
+    """Let every text ask for a Chinese glyph where its own font has none."""
+    for text in ax.findobj(Text):
+        text.set_fontfamily(list(dict.fromkeys([*text.get_fontfamily(), _HAN])))
 
 
 def _hatch(ax: Axes, blocked: Bool[Tensor, "rows columns"]) -> None:

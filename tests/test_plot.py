@@ -2,6 +2,7 @@
 
 import io
 import math
+import warnings
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from matplotlib import colors, pyplot
 from matplotlib.figure import Figure
 from matplotlib.path import Path
 
+from attnlib.data import translations
 from attnlib.plot import heatmap, lines
 
 
@@ -224,3 +226,36 @@ def test_a_heatmap_refuses_what_it_cannot_show(ax, kwargs, error, message):
 def test_lines_refuse_what_they_cannot_draw(ax, x, series, message):
     with pytest.raises(ValueError, match=message):
         lines(x, series, x_label="x", y_label="y", ax=ax)
+
+
+def missing_glyphs(draw):
+    """The warnings about glyphs that come up while a figure is drawn."""
+    figure = Figure()
+    draw(figure.subplots())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        figure.savefig(io.BytesIO())
+    return [str(warning.message) for warning in caught if "missing" in str(warning.message)]
+
+
+def test_every_character_of_the_sentences_is_drawn_on_any_machine():
+    pairs = [pair for half in translations() for pair in half]
+    characters = sorted({c for pair in pairs for word in pair.chinese for c in word})
+    assert len(characters) > 40
+    cells = torch.zeros(len(characters), 1)
+    assert missing_glyphs(lambda ax: heatmap(cells, rows=characters, ax=ax)) == []
+
+
+def test_chinese_may_stand_in_every_place_of_a_figure():
+    x, word = torch.arange(2.0), "音乐"
+    two_lines = {word: x, "b": x}
+    for draw in (
+        lambda ax: heatmap(torch.eye(2), columns=[word, word], title=word, ax=ax),
+        lambda ax: lines(x, two_lines, x_label=word, y_label=word, title=word, ax=ax),
+    ):
+        assert missing_glyphs(draw) == []
+
+
+def test_without_that_font_they_would_be_boxes():
+    found = missing_glyphs(lambda ax: ax.set_title("我", fontfamily="DejaVu Sans"))
+    assert "Glyph 25105" in found[0]

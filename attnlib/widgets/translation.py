@@ -110,13 +110,11 @@ class TranslationLab(Lab):
         )
 
     def still(self) -> Figure:
-        """Draw the weights; the target's words are numbered, as a font may lack their script."""
-        weights = self.result().weights
+        """Draw the weights, with a row for each word that is written."""
+        now = self.result()
         figure = Figure(figsize=(4.2, 3.6), layout="constrained")
-        rows = [f"word {i + 1}" for i in range(len(weights))]
-        heatmap(
-            weights, rows=rows, columns=self.source.split(), limits=(0, 1), ax=figure.subplots()
-        )
+        labels = {"rows": now.written, "columns": self.source.split()}
+        heatmap(now.weights, **labels, limits=(0, 1), ax=figure.subplots())
         return figure
 
 

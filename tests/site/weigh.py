@@ -36,7 +36,13 @@ def files_of(requests: Iterable[str], address: str, site: Path) -> dict[Path, in
 
 def kind(file: Path) -> str:
     """Return the column of the table that a file belongs to."""
-    names = {".html": "page", ".css": "stylesheet", ".js": "scripts", ".woff2": "fonts"}
+    names = {
+        ".html": "page",
+        ".css": "stylesheet",
+        ".js": "scripts",
+        ".woff2": "fonts",
+        ".ttf": "fonts",
+    }
     return names.get(file.suffix, "pictures")
 
 

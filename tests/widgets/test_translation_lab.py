@@ -68,6 +68,7 @@ def test_the_still_shows_the_weights(lab):
     figure.savefig(io.BytesIO())
     assert_close(torch.tensor(figure.axes[0].images[0].get_array()), lab.result().weights)
     assert [t.get_text() for t in figure.axes[0].get_xticklabels()] == ["i", "love", "music"]
+    assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == lab.result().written
 
 
 @pytest.mark.messages
