@@ -191,9 +191,9 @@ def _attend_head(
 
 
 def _average(
-    scores: Float[Tensor, "rows columns"], value: Float[Tensor, "columns d_value"]
-) -> tuple[Float[Tensor, "rows d_value"], Float[Tensor, " rows"]]:
-    """Attention over the keys of one tile alone; its weights take the place of the scores."""
+    scores: Float[Tensor, "*tiles rows columns"], value: Float[Tensor, "*tiles columns d_value"]
+) -> tuple[Float[Tensor, "*tiles rows d_value"], Float[Tensor, "*tiles rows"]]:
+    """Attention over the keys of a tile alone; its weights take the place of the scores."""
     top = scores.amax(-1, keepdim=True)
     weights = torch.softmax(scores, -1, out=scores)
     # The greatest weight is exp(top) over the sum of all exp: so the sum needs no second pass.

@@ -1,0 +1,405 @@
+"""Longformer's attention: a window around each token, and a few tokens that see everything.
+
+The tokens are cut into blocks. All that a block of queries may see lies in one stretch of keys, so
+their scores are one small product, and no score outside is ever computed.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import pad
+
+from attnlib.checks import can_be_read, check_sizes
+from attnlib.efficient.tiled import _average, _precise
+from attnlib.functional import _check_inputs, fused_attention
+from attnlib.masks import _check_bool
+
+_SCORES = 2**19  # that many at once: 2 MiB, which stay in the cache
+
+
+def window_attention(
+    query: Float[Tensor, "batch heads length d_head"],
+    key: Float[Tensor, "batch heads length d_head"],
+    value: Float[Tensor, "batch heads length d_value"],
+    *,
+    radius: int,
+    causal: bool = False,
+    dilation: int = 1,
+    is_global: Bool[Tensor, "#batch length"] | None = None,
+    mask: Bool[Tensor, "#batch 1 1 length"] | None = None,
+    scale: float | None = None,
+    block_size: int | None = None,
+) -> Float[Tensor, "batch heads length d_value"]:
+    r"""Self-attention in which each token sees those near to it, and the global tokens.
+
+    It is equal to :func:`~attnlib.functional.attention` with the mask
+    ``window_mask(n, radius=radius, dilation=dilation) | global_mask(is_global)``, and
+    ``& causal_mask(n)`` and ``& mask`` where they are asked for. But time and memory grow with
+    :math:`length \cdot radius`, not with the square of the length.
+
+    Args:
+        query: What each position is looking for.
+        key: What each position offers.
+        value: What each position hands over.
+        radius: How many keys on each side a query sees, besides its own; more than there are make
+            it plain attention.
+        causal: Whether it looks back only.
+        dilation: Distance, in tokens, from one of these keys to the next.
+        is_global: ``True`` at tokens that see everything and are seen by everything.
+        mask: Hides keys, the same ones from every query, as ``padding_mask`` does.
+        scale: What the scores are multiplied by; :math:`1/\sqrt{d_{head}}` if left out.
+        block_size: Number of queries whose scores are computed in one product; it need not divide
+            the length, and changes nothing but the time. Chosen by the radius if left out.
+
+    Returns:
+        The weighted average of the values for each query, 0 where nothing may be seen.
+
+    Raises:
+        TypeError: As :func:`~attnlib.functional.attention`, or if a number is not whole, or
+            ``is_global`` is not boolean.
+        ValueError: As there, or if a number is out of range, the lengths differ, ``is_global`` does
+            not fit, or the mask differs by head or query.
+        RuntimeError: In the backward pass, if a second derivative is asked for.
+
+    Example:
+        >>> q = k = torch.zeros(1, 1, 6, 2)  # equal scores: the average of what is seen
+        >>> v = torch.arange(6.0).view(1, 1, 6, 1)
+        >>> window_attention(q, k, v, radius=1).flatten().tolist()
+        [0.5, 1.0, 2.0, 3.0, 4.0, 4.5]
+
+    Source:
+        Beltagy et al. 2020 (Longformer), arXiv:2004.05150, section 3.1. Their window of size w is a
+        radius of w / 2. Checked against the equation with the same mask, forward and gradient.
+    """
+    _check_inputs(query, key, value, mask, None)
+    _check_self_attention(query, key, mask)
+    check_sizes(at_least=0, radius=radius)
+    check_sizes(dilation=dilation)
+    batch, _, length, d_head = query.shape
+    radius = min(radius, (length - 1) // dilation)  # no key is further away
+    if block_size is None:
+        block_size = max(32, radius // 4)
+    check_sizes(block_size=block_size)
+    scale = 1 / math.sqrt(d_head) if scale is None else scale
+    seen = query.new_ones(1, length, dtype=torch.bool) if mask is None else mask[:, 0, 0]
+    extra = None
+    if is_global is not None:
+        _check_global(is_global, batch, length)
+        is_global, seen = is_global.expand(batch, -1), seen.expand(batch, -1)
+        extra = _global_keys(key, value, is_global & seen, causal)
+        seen = seen & ~is_global  # in the windows: they are seen as global keys already
+    reach = _Reach(radius, 0 if causal else radius, block_size, scale)
+    output = _dilated(query, key, value, seen.expand(batch, -1), extra, dilation, reach)
+    if is_global is None:
+        return output
+    return _answer_global_queries(output, query, key, value, is_global, mask, causal, scale)
+
+
+class _Reach(NamedTuple):
+    """How far a query sees, in tokens, and how many queries are taken together."""
+
+    before: int
+    after: int
+    block_size: int
+    scale: float
+
+    @property
+    def width(self) -> int:
+        """Number of keys that the queries of one block see together."""
+        return self.before + self.block_size + self.after
+
+
+class _GlobalKeys(NamedTuple):
+    """The global keys and values of each sequence, and which query may see which of them."""
+
+    key: Float[Tensor, "batch heads n_global d_head"]
+    value: Float[Tensor, "batch heads n_global d_value"]
+    allowed: Bool[Tensor, "batch length n_global"]
+
+
+def _global_keys(
+    key: Tensor, value: Tensor, is_global: Bool[Tensor, "batch length"], causal: bool
+) -> _GlobalKeys:
+    most = int(is_global.sum(-1).max())
+    place = (
+        (~is_global).byte().argsort(dim=-1, stable=True)[:, :most]
+    )  # (B, G): the global ones first
+    allowed = is_global.gather(-1, place)[:, None, :]  # a sequence with fewer has some left over
+    query_place = torch.arange(key.shape[2], device=key.device)[None, :, None]
+    allowed = allowed & (place[:, None, :] <= query_place if causal else query_place >= 0)
+    chosen = place[:, None, :, None].expand(-1, key.shape[1], -1, -1)
+    return _GlobalKeys(
+        key.gather(2, chosen.expand(-1, -1, -1, key.shape[-1])),
+        value.gather(2, chosen.expand(-1, -1, -1, value.shape[-1])),
+        allowed,
+    )
+
+
+def _answer_global_queries(
+    output: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    is_global: Bool[Tensor, "batch length"],
+    mask: Tensor | None,
+    causal: bool,
+    scale: float,
+) -> Tensor:
+    """Put the answers of the global tokens, which see everything, in place of their windows'."""
+    position = torch.arange(query.shape[2], device=query.device)
+    answers = []
+    for b, row in enumerate(output):
+        place = is_global[b].nonzero().squeeze(-1)  # (G,)
+        if len(place) == 0:
+            answers.append(row)
+            continue
+        allowed = position <= (place[:, None] if causal else len(position))
+        allowed = allowed.expand(len(place), -1)[None, None]
+        if mask is not None:
+            allowed = allowed & mask[b if len(mask) > 1 else 0]
+        one = slice(b, b + 1)
+        answer = fused_attention(
+            query[one, :, place], key[one], value[one], mask=allowed, scale=scale
+        )
+        answers.append(row.index_copy(1, place, answer[0].to(row.dtype)))
+    return torch.stack(answers)
+
+
+def _dilated(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    seen: Bool[Tensor, "batch length"],
+    extra: _GlobalKeys | None,
+    dilation: int,
+    reach: _Reach,
+) -> Tensor:
+    """With gaps of ``d`` tokens, every d-th token is a sequence of its own, without gaps."""
+    if dilation == 1:
+        return _Windows.apply(query, key, value, seen, *(extra or (None,) * 3), reach)
+    length = query.shape[2]
+    query, key, value = (_deal(x, 2, dilation).flatten(0, 1) for x in (query, key, value))
+    seen = _deal(seen, 1, dilation).flatten(0, 1)
+    if extra is not None:
+        k, v = (x.repeat_interleave(dilation, 0) for x in extra[:2])
+        extra = (k, v, _deal(extra.allowed, 1, dilation).flatten(0, 1))
+    output = _Windows.apply(query, key, value, seen, *(extra or (None,) * 3), reach)
+    together = output.unflatten(0, (-1, dilation)).movedim(1, 3)  # (B, H, L/d, d, Dv)
+    return together.flatten(2, 3)[:, :, :length]
+
+
+def _deal(x: Tensor, dim: int, n: int) -> Tensor:
+    """Deal the tokens out to ``n`` sequences, like cards; the new axis is the second."""
+    missing = -x.shape[dim] % n
+    padded = pad(x, [0, 0] * (x.ndim - dim - 1) + [0, missing])
+    return padded.unflatten(dim, (-1, n)).movedim(dim + 1, 1)
+
+
+class _Windows(torch.autograd.Function):
+    """Goes through the heads one by one, and in each through a few blocks at a time."""
+
+    @staticmethod
+    def forward(ctx, query, key, value, seen, extra_key, extra_value, allowed, reach):  # noqa: ANN001, ANN205
+        output = value.new_empty(*query.shape[:3], value.shape[-1])
+        log_sum = query.new_empty(query.shape[:3], dtype=_precise(query.dtype))
+        inputs = (query, key, value, extra_key, extra_value)
+        with torch.autocast(query.device.type, enabled=False):
+            for b in range(query.shape[0]):
+                hidden = _Hidden(seen[b], None if allowed is None else allowed[b], reach)
+                for h in range(query.shape[1]):
+                    head = _Head(*_of_head(inputs, b, h, log_sum.dtype), hidden, reach)
+                    output[b, h], log_sum[b, h] = _attend(head)
+        ctx.save_for_backward(*inputs, seen, allowed, output, log_sum)
+        ctx.reach = reach
+        return output
+
+    @staticmethod
+    def backward(ctx, grad):  # noqa: ANN001, ANN205
+        if torch.is_grad_enabled():  # as create_graph=True asks: it would come out wrong, unseen
+            raise RuntimeError(
+                "window_attention has no second derivative; attnlib.functional.attention has"
+            )
+        *inputs, seen, allowed, output, log_sum = ctx.saved_tensors
+        grads = [None if x is None else torch.empty_like(x) for x in inputs]
+        with torch.autocast(grad.device.type, enabled=False):
+            for b in range(grad.shape[0]):
+                hidden = _Hidden(seen[b], None if allowed is None else allowed[b], ctx.reach)
+                for h in range(grad.shape[1]):
+                    head = _Head(*_of_head(inputs, b, h, log_sum.dtype), hidden, ctx.reach)
+                    outcome = _of_head((output, grad), b, h, log_sum.dtype)
+                    parts = _differentiate(head, *outcome, log_sum[b, h])
+                    for whole, part in zip(grads, parts, strict=True):
+                        if whole is not None:
+                            whole[b, h] = part
+        return *grads[:3], None, *grads[3:], None, None
+
+
+class _Hidden:
+    """What the queries of each block may not see of the keys that it looks at."""
+
+    def __init__(self, seen: Tensor, allowed: Tensor | None, reach: _Reach) -> None:
+        size = reach.block_size
+        behind = -len(seen) % size  # what is missing to whole blocks
+        beyond_edges = pad(seen, (reach.before, behind + reach.after))
+        self.keys = ~beyond_edges.unfold(0, reach.width, size)  # (blocks, width)
+        self.extra = None
+        if allowed is not None:
+            self.extra = ~pad(allowed, (0, 0, 0, behind)).unflatten(0, (-1, size))
+        square = seen.new_ones(size, size)
+        self.too_early, self.too_late = square.tril(-1), square.triu(1)
+
+    def fill_(self, scores: Tensor, blocks: slice, number: float) -> None:
+        """Overwrite what is hidden; a query further down its block sees keys further right."""
+        width, size = self.keys.shape[1], len(self.too_early)
+        scores[..., :size].masked_fill_(self.too_early, number)
+        scores[..., width - size : width].masked_fill_(self.too_late, number)
+        keys = self.keys[blocks]
+        if not can_be_read(keys) or keys.any():
+            scores[..., :width].masked_fill_(keys[:, None], number)
+        if self.extra is not None:
+            scores[..., width:].masked_fill_(self.extra[blocks], number)
+
+
+class _Head:
+    """One head, with zeros in front and behind, so that every block has a whole window."""
+
+    def __init__(
+        self,
+        query: Float[Tensor, "length d_head"],
+        key: Float[Tensor, "length d_head"],
+        value: Float[Tensor, "length d_value"],
+        extra_key: Float[Tensor, "n_global d_head"] | None,
+        extra_value: Float[Tensor, "n_global d_value"] | None,
+        hidden: _Hidden,
+        reach: _Reach,
+    ) -> None:
+        self.length, self.hidden, self.reach = len(query), hidden, reach
+        self.query = self.in_blocks(query)
+        windows_in_blocks = -(-reach.width // reach.block_size)  # rounded up, for add_windows_
+        total = (len(self.query) + windows_in_blocks - 1) * reach.block_size
+        behind = total - reach.before - self.length
+        self.key = pad(key, (0, 0, reach.before, behind))
+        self.value = pad(value, (0, 0, reach.before, behind))
+        self.extra_key, self.extra_value = extra_key, extra_value
+        n_keys = reach.width + (0 if extra_key is None else len(extra_key))
+        at_once = max(1, _SCORES // (reach.block_size * n_keys))
+        at_once = min(at_once, len(self.query))
+        # The scores of each chunk go here: fresh memory is slow to get.
+        self.room = self.key.new_empty(at_once, reach.block_size, n_keys)
+
+    def in_blocks(self, x: Tensor) -> Float[Tensor, "blocks size width"]:
+        """Cut what belongs to the queries into blocks, the last of which is filled up with 0."""
+        size = self.reach.block_size
+        return pad(x, (0, 0, 0, -len(x) % size)).view(-1, size, x.shape[-1])
+
+    def chunks(self) -> Iterator[slice]:
+        """A few blocks at a time."""
+        step = len(self.room)
+        for start in range(0, len(self.query), step):
+            yield slice(start, min(start + step, len(self.query)))
+
+    def windows(self, x: Tensor, extra: Tensor | None, blocks: slice) -> Tensor:
+        """The keys, or the values, that each block may see: windows that overlap, not copied."""
+        n, size = blocks.stop - blocks.start, self.reach.block_size
+        step = x.stride(0)
+        windows = x.as_strided(
+            (n, self.reach.width, x.shape[1]), (size * step, step, 1), blocks.start * size * step
+        )
+        if extra is None:
+            return windows
+        return torch.cat([windows, extra.expand(n, -1, -1)], dim=1)
+
+    def add_windows_(
+        self, total: Tensor, extra: Tensor | None, part: Tensor, blocks: slice
+    ) -> None:
+        """Add gradients of windows to those of the keys; the other way round than above."""
+        size, width = self.reach.block_size, self.reach.width
+        for start in range(0, width, size):  # one block of each window: these do not overlap
+            stop = min(start + size, width)
+            rows = total[blocks.start * size + start :][: (blocks.stop - blocks.start) * size]
+            rows.view(-1, size, total.shape[1])[:, : stop - start] += part[:, start:stop]
+        if extra is not None:
+            extra += part[:, width:].sum(0)
+
+
+def _attend(head: _Head) -> tuple[Float[Tensor, "length d_value"], Float[Tensor, " length"]]:
+    """Attention of one head, and for each query the log of the sum of its exponentials."""
+    outputs, log_sums = [], []
+    for blocks in head.chunks():
+        query = head.query[blocks] * head.reach.scale
+        key = head.windows(head.key, head.extra_key, blocks)
+        scores = torch.bmm(query, key.mT, out=head.room[: len(query)])  # (blocks, size, width)
+        head.hidden.fill_(scores, blocks, -torch.inf)
+        output, log_sum = _average(scores, head.windows(head.value, head.extra_value, blocks))
+        outputs.append(output)
+        log_sums.append(log_sum)
+    output, log_sum = torch.cat(outputs), torch.cat(log_sums)
+    return output.flatten(0, 1)[: head.length], log_sum.flatten()[: head.length]
+
+
+def _differentiate(
+    head: _Head, output: Tensor, grad: Tensor, log_sum: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Gradients of one head, as in tiled attention: each weight is exp(score - log_sum)."""
+    before, scale = head.reach.before, head.reach.scale
+    grad_query = torch.empty_like(head.query)
+    grad_key, grad_value = torch.zeros_like(head.key), torch.zeros_like(head.value)
+    grad_extra_key, grad_extra_value = (
+        None if x is None else torch.zeros_like(x) for x in (head.extra_key, head.extra_value)
+    )
+    minus_log_sum = torch.where(log_sum == -torch.inf, log_sum, -log_sum)
+    minus_log_sum = head.in_blocks(minus_log_sum[:, None])
+    minus_delta = head.in_blocks(-(grad * output).sum(-1, keepdim=True))
+    grad = head.in_blocks(grad)
+    more_room = torch.empty_like(head.room)
+    for blocks in head.chunks():
+        q, g = head.query[blocks] * scale, grad[blocks]
+        k = head.windows(head.key, head.extra_key, blocks)
+        v = head.windows(head.value, head.extra_value, blocks)
+        weights = torch.baddbmm(minus_log_sum[blocks], q, k.mT, out=head.room[: len(q)])
+        weights.exp_()
+        head.hidden.fill_(weights, blocks, 0.0)
+        grad_scores = torch.baddbmm(minus_delta[blocks], g, v.mT, out=more_room[: len(q)])
+        grad_scores *= weights
+        torch.bmm(grad_scores, k, out=grad_query[blocks])
+        head.add_windows_(grad_key, grad_extra_key, grad_scores.mT @ q, blocks)
+        head.add_windows_(grad_value, grad_extra_value, weights.mT @ g, blocks)
+    inside = slice(before, before + head.length)
+    grad_query = grad_query.flatten(0, 1)[: head.length] * scale
+    return grad_query, grad_key[inside], grad_value[inside], grad_extra_key, grad_extra_value
+
+
+def _of_head(
+    tensors: tuple[Tensor | None, ...], b: int, h: int, dtype: torch.dtype
+) -> list[Tensor | None]:
+    return [None if x is None else x[b, h].to(dtype) for x in tensors]
+
+
+def _check_self_attention(query: Tensor, key: Tensor, mask: Tensor | None) -> None:
+    if query.ndim != 4:
+        raise ValueError(
+            f"query must be 4-D (batch, heads, length, d_head), got shape {tuple(query.shape)}"
+        )
+    if query.shape[2] != key.shape[2]:
+        raise ValueError(
+            f"each token sees those around itself, so there must be as many queries as keys, got "
+            f"{query.shape[2]} and {key.shape[2]}"
+        )
+    if mask is not None and (mask.shape[1:3] != (1, 1) or mask.shape[3] != key.shape[2]):
+        raise ValueError(
+            f"mask hides keys here, from every query and head alike: its shape must be (batch, 1, "
+            f"1, {key.shape[2]}), as padding_mask gives it, got {tuple(mask.shape)}"
+        )
+
+
+def _check_global(is_global: Tensor, batch: int, length: int) -> None:
+    _check_bool(is_global, "is_global", "mark the places with True")
+    if is_global.ndim != 2 or is_global.shape[0] not in (1, batch) or is_global.shape[1] != length:
+        raise ValueError(
+            f"is_global must be (batch, length) = ({batch}, {length}), got shape "
+            f"{tuple(is_global.shape)}"
+        )
