@@ -24,7 +24,9 @@ def _seen(mask: Tensor, query: int) -> str:
 def _first_and_last(solution: Callable) -> str:
     """What the first and the last of two queries may see among four keys."""
     mask = solution(2, 4)
-    return f"of 4 keys, the first of 2 queries may see {_seen(mask, 0)} and the last {_seen(mask, -1)}"
+    return (
+        f"of 4 keys, the first of 2 queries may see {_seen(mask, 0)} and the last {_seen(mask, -1)}"
+    )
 
 
 # ------------------------------------------------------------------------------- causal_mask
@@ -74,7 +76,8 @@ _CAUSAL_MASK = Exercise(
                 "asked for", lambda q, k: torch.full((1, 1, q, k), -_INF).triu(k - q + 1)),
         Suspect("numbers", "these are the numbers 1 and 0, which a library would add to the "
                 "scores", lambda q, k: _tril(q, k).float()),
-        Suspect("two-axes", "the axes of batch and heads are missing", lambda q, k: _tril(q, k)[0, 0]),
+        Suspect("two-axes", "the axes of batch and heads are missing",
+                lambda q, k: _tril(q, k)[0, 0]),
         Suspect("square", "it has as many keys as queries: k_len is not used",
                 lambda q, k: _tril(q, q)),
         Suspect("hides-nothing", "it hides nothing: was the result of a step thrown away?",
@@ -216,7 +219,7 @@ _PACKED_MASK = Exercise(
                 lambda d: _packed(d).mT, _of_fifth),
         Suspect("two-axes", "the axes of batch and heads are missing", lambda d: _packed(d)[0, 0]),
         Suspect("additive", "these are numbers to add to the scores; a mask of True and False was "
-                "asked for", lambda d: torch.zeros(_packed(d).shape).masked_fill(~_packed(d), -_INF)),
+                "asked for", lambda d: torch.where(_packed(d), 0.0, -_INF)),
         Suspect("first-only", "only the first text gets to see anything: {}",
                 lambda d: causal_mask(len(d)) & ((d == d[0])[:, None] & (d == d[0])), _of_fifth),
         Suspect("first-and-rest", "only the first text is told from the rest, and all others are "

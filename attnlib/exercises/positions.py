@@ -1,6 +1,5 @@
 """Exercises of the chapter on positions."""
 
-import math
 from collections.abc import Callable, Iterator
 
 import torch
@@ -96,7 +95,7 @@ def _offset_seen(solution: Callable) -> str:
 _MY_ENCODING = Exercise(
     name="my_encoding",
     chapter="positions",
-    task="The sinusoidal encoding (length, d_model), float32, for any width and any first position.",
+    task="The sinusoidal encoding (length, d_model), float32, for any width and first position.",
     takes=("length", "d_model", "offset"),
     difficulty="medium",
     minutes=10,
@@ -120,7 +119,7 @@ _MY_ENCODING = Exercise(
         Suspect("every-column-own", "a cosine shares the speed of the sine before it; here each "
                 "column has a speed of its own: {}",
                 lambda n, d, o: _waves(_steps(n, o), torch.arange(d) / d), _row_one),
-        Suspect("exponent-halved", "the exponent is i / d_model where it should be 2i / d_model: {}",
+        Suspect("exponent-halved", "the exponent is i / d_model and should be 2i / d_model: {}",
                 lambda n, d, o: _waves(_steps(n, o), _pairs(d) / d), _row_one),
         Suspect("spread-to-the-end", "the exponents run to 1; the last one falls short of it: {}",
                 _spread, _row_one),

@@ -230,7 +230,8 @@ _CUT = Exercise(
                 _mark_each, _cut_seen),
         Suspect("start-and-length", "a span is (start, end), and is read as (start, length): {}",
                 lambda w, s: _cut(w, [(a, a + n) for a, n in s]), _cut_seen),
-        Suspect("no-marks-shown", "no mark shows where something was cut: {}", _unmarked, _cut_seen),
+        Suspect("no-marks-shown", "no mark shows where something was cut: {}", _unmarked,
+                _cut_seen),
         Suspect("says-all", "the whole sentence is said, as in BART; T5 says what is missing: {}",
                 lambda w, s: (_cut(w, s)[0], list(w)), _cut_seen),
         Suspect("places-move", "each cut moves all later words, and the next span is then looked "
@@ -430,7 +431,6 @@ def _axes_mixed(images: Tensor, size: int) -> Tensor:
     return torch.einsum("bxrRcC->bRCxrc", cut).flatten(3).flatten(1, 2)
 
 
-
 def _numbered(solution: Callable) -> str:
     got = solution(torch.arange(8.0).view(1, 1, 2, 4), 2)
     return (
@@ -442,8 +442,8 @@ def _numbered(solution: Callable) -> str:
 _CUT_PATCHES = Exercise(
     name="cut_patches",
     chapter="variants",
-    task="Images (batch, channels, height, width) as patches (batch, patches, numbers), row by row, "
-    "inside a patch channel by channel.",
+    task="Images (batch, channels, height, width) as patches (batch, patches, numbers): row by "
+    "row, and channel by channel inside.",
     takes=("images", "size"),
     difficulty="medium",
     minutes=10,

@@ -4,10 +4,10 @@ import math
 
 import torch
 import torch.nn.functional as F
-from exercises import Solutions
 
 from attnlib.functional import attention
 from attnlib.masks import causal_mask, document_mask, left_padding_mask
+from exercises import Solutions
 
 solutions = Solutions()
 RIGHT, WRONG = solutions.right, solutions.wrong

@@ -4,11 +4,11 @@ import math
 
 import torch
 import torch.nn.functional as F
-from exercises import Solutions
 
-from attnlib.masks import window_mask
 from attnlib.masks import causal_mask as package_mask
+from attnlib.masks import window_mask
 from attnlib.memory import cache_bytes
+from exercises import Solutions
 
 solutions = Solutions()
 RIGHT, WRONG = solutions.right, solutions.wrong
@@ -179,9 +179,9 @@ def average_breaks_on_hidden_blocks(blocks):
 
 @wrong("online_average", "last-block-only")
 def average_keeps_the_last(blocks):
-    for scores, values in blocks:
-        weights = scores.softmax(1)
-    return weights @ values
+    for block in blocks:
+        scores, values = block
+    return scores.softmax(1) @ values
 
 
 @wrong("online_average", "keeps-blocks")
@@ -192,7 +192,7 @@ def average_collects_all(blocks):
     return scores.softmax(1) @ values
 
 
-@wrong("online_average", "two-passes")
+@wrong("online_average", "read-twice")
 def average_reads_twice(blocks):
     top = torch.stack([scores.amax(1) for scores, _ in blocks]).amax(0)[:, None]
     total, output = 0.0, 0.0
@@ -269,7 +269,9 @@ def tiled(q, k, v, block, *, scale=None, later=None, rescale=True, ends=None):
     """Tiles with one step changed, to build wrong ones from."""
     length, rows = q.shape[-2], torch.arange(q.shape[-2])[:, None]
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    later = (lambda start, rows, n: torch.arange(start, start + n) > rows) if later is None else later
+    later = (
+        (lambda start, rows, n: torch.arange(start, start + n) > rows) if later is None else later
+    )
     top = q.new_full((*q.shape[:-1], 1), -INF)
     total, output = torch.zeros_like(top), torch.zeros_like(v)
     for start in range(0, length if ends is None else ends, block):
@@ -344,7 +346,7 @@ def tiled_without_scale(q, k, v, block):
     return tiled(q, k, v, block, scale=1.0)
 
 
-@wrong("tiled_attention", "scale-block")
+@wrong("tiled_attention", "scaled-by-block")
 def tiled_scaled_by_block(q, k, v, block):
     return tiled(q, k, v, block, scale=block**-0.5)
 
@@ -498,7 +500,9 @@ def cached_by_cat(q, k, v, cache):
 
 @right("attend_with_cache")
 def cached_with_sdpa(q, k, v, cache):
-    keys, values = (k, v) if cache is None else (torch.cat(p, 2) for p in zip(cache, (k, v), strict=True))
+    keys, values = (
+        (k, v) if cache is None else (torch.cat(p, 2) for p in zip(cache, (k, v), strict=True))
+    )
     output = F.scaled_dot_product_attention(q, keys, values, attn_mask=seen_by(q, keys))
     return output, (keys, values)
 
@@ -593,7 +597,9 @@ def cached_hides_the_past(q, k, v, cache):
 @wrong("attend_with_cache", "mask-off-by-one")
 def cached_not_itself(q, k, v, cache):
     def mask(q, k):
-        return torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(k.shape[2] - q.shape[2] - 1)
+        return torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(
+            k.shape[2] - q.shape[2] - 1
+        )
 
     return cached(q, k, v, cache, mask=mask)
 
@@ -616,7 +622,10 @@ MEMORY = []
 def cached_in_a_global(q, k, v, cache):
     MEMORY.append((k, v))
     keys, values = (torch.cat(parts, dim=2) for parts in zip(*MEMORY[-3:], strict=True))
-    return F.scaled_dot_product_attention(q, keys, values, attn_mask=seen_by(q, keys)), (keys, values)
+    return F.scaled_dot_product_attention(q, keys, values, attn_mask=seen_by(q, keys)), (
+        keys,
+        values,
+    )
 
 
 @wrong("attend_with_cache", "changes-inputs")
@@ -860,7 +869,7 @@ def bytes_of_float32(length, batch, n_layers, n_heads, n_kv_heads, d_head, bytes
     return 8 * length * batch * n_layers * n_kv_heads * d_head
 
 
-@wrong("count_cache_bytes", "queries-too")
+@wrong("count_cache_bytes", "three-of-each")
 def bytes_of_three(length, batch, n_layers, n_heads, n_kv_heads, d_head, bytes_each):
     return 3 * length * batch * n_layers * n_kv_heads * d_head * bytes_each
 

@@ -3,9 +3,9 @@
 import math
 
 import torch
-from exercises import Solutions
 
 from attnlib.positions import Alibi, Rope, relative_position, sinusoidal_encoding
+from exercises import Solutions
 
 solutions = Solutions()
 RIGHT, WRONG = solutions.right, solutions.wrong
@@ -184,7 +184,10 @@ def alibi_by_distance(n_heads, length):
 def alibi_by_loop(n_heads, length):
     return torch.tensor(
         [
-            [[-abs(i - j) * 2 ** (-8 * (h + 1) / n_heads) for j in range(length)] for i in range(length)]
+            [
+                [-abs(i - j) * 2 ** (-8 * (h + 1) / n_heads) for j in range(length)]
+                for i in range(length)
+            ]
             for h in range(n_heads)
         ]
     )

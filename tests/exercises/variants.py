@@ -2,10 +2,10 @@
 
 import torch
 import torch.nn.functional as F
-from exercises import Solutions
 
 from attnlib.masks import causal_mask, prefix_mask
 from attnlib.models import encoder_decoder, vit
+from exercises import Solutions
 
 solutions = Solutions()
 RIGHT, WRONG = solutions.right, solutions.wrong
@@ -177,16 +177,14 @@ def cut_by_bounds(words, spans):
     starts = [*(start for start, _ in spans), len(words)]
     shown = []
     for number, (kept_from, kept_to) in enumerate(zip(ends, starts, strict=True)):
-        shown += words[kept_from:kept_to] + [f"<{number}>"]
+        shown += [*words[kept_from:kept_to], f"<{number}>"]
     said = []
     for number, (start, end) in enumerate(spans):
-        said += [f"<{number}>"] + words[start:end]
-    return shown[:-1], said + [shown[-1]]
+        said += [f"<{number}>", *words[start:end]]
+    return shown[:-1], [*said, shown[-1]]
 
 
-def cut_with(
-    words, spans, mark="<{}>".format, closing=True, first=0, tail=True, extra=0, early=0
-):
+def cut_with(words, spans, mark="<{}>".format, closing=True, first=0, tail=True, extra=0, early=0):
     """A cut with one thing changed, to build wrong ones from."""
     shown, said, last = [], [], 0
     for number, (start, end) in enumerate(spans, first):
@@ -380,7 +378,7 @@ def restore_forgets_to_unpack(shown, said):
 
 @wrong("restore", "keeps-closing-mark")
 def restore_adds_closing_mark(shown, said):
-    return restore_by_stretches(shown, said) + [said[-1]]
+    return [*restore_by_stretches(shown, said), said[-1]]
 
 
 @wrong("restore", "appends")
