@@ -84,7 +84,8 @@ def _between_numbers(got: Any, due: float) -> Difference | None:
         return _type(got, f"a {type(due).__name__}")
     if abs(got - due) <= 1e-6 * max(1.0, abs(due)):  # NaN compares as unequal
         return None
-    return Difference("differs", f"it returned {got:.4g}, and {due:.4g} was due")
+    mine, right = (f"{x}" if isinstance(x, bool) else f"{x:.4g}" for x in (got, due))
+    return Difference("differs", f"it returned {mine}, and {right} was due")
 
 
 def _between_tensors(got: Any, due: Tensor, size: float) -> Difference | None:

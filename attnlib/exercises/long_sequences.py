@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 from attnlib.exercises.exercise import Case, Complaint, Exercise, Suspect
 from attnlib.functional import attention, masked_softmax
@@ -54,10 +54,10 @@ def _average_cases() -> Iterator[Case]:
     yield Case("5 queries, blocks of 4, 4 and 2 keys", of(5, 4, 4, 2), "plain")
     yield Case("scores that rise from block to block", of(3, 4, 4, 4, add=(0, 3, 6)), "rising")
     yield Case("scores that fall from block to block", of(2, 3, 3, 1, add=(6, 3, 0)), "falling")
-    yield Case("scores around 1000", of(3, 2, 5, add=(1000, 1003)), "large")
-    yield Case("scores around -1000", of(3, 2, 5, add=(-1003, -1000)), "very-negative")
+    yield Case("scores around 100, whose powers overflow", of(3, 2, 5, add=(100, 103)), "large")
+    yield Case("scores around -110", of(3, 2, 5, add=(-113, -110)), "very-negative")
     (rows,) = of(2, 3, 4)
-    tall = torch.tensor([[0.0], [-500.0]])
+    tall = torch.tensor([[0.0], [-120.0]])
     yield Case("two queries, one with much lower scores", ([(s + tall, v) for s, v in rows],),
                "mixed-rows")  # fmt: skip
     (blocks,) = of(2, 3, 3, 2)
@@ -165,8 +165,8 @@ _ONLINE_AVERAGE = Exercise(
                 "is not: {}", lambda b: _online(b, old_sum=0), _two_blocks),
         Suspect("hidden-block", "after a block of nothing but -inf the maximum is still -inf, and "
                 "minus infinity minus itself is not a number", lambda b: _online(b, safe=False)),
-        Suspect("starts-at-zero", "the maximum starts at 0: if all scores are far below, all powers "
-                "vanish", lambda b: _online(b, start=0.0)),
+        Suspect("starts-at-zero", "the maximum starts at 0: if all scores are far below, all "
+                "powers vanish", lambda b: _online(b, start=0.0)),
         Suspect("one-maximum-for-all", "all queries share one maximum: the powers of a query with "
                 "much lower scores vanish", lambda b: _online(b, per_row=False)),
         Suspect("not-divided", "the sum of the powers was not divided out: {}",
@@ -244,14 +244,14 @@ def _blocks_alone(q: Tensor, k: Tensor, v: Tensor, block: int) -> Tensor:
     return torch.cat([_causal(*part) for part in parts], -2)
 
 
-class _Largest(TorchDispatchMode):
+class _Largest(TorchFunctionMode):
     """Notes the size of the largest tensor that any operation makes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.shape: tuple[int, ...] = ()
 
-    def __torch_dispatch__(
+    def __torch_function__(
         self, func: Callable, types: tuple, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         result = func(*args, **kwargs or {})
@@ -435,8 +435,9 @@ def _decoded(solution: Callable, q: Tensor, k: Tensor, v: Tensor, splits: tuple)
         before = cache
         output, cache = solution(*step, before)
         outputs.append(output)
+    last = tuple(cache)
     again, _ = solution(*step, before)
-    return torch.cat(outputs, 2), tuple(cache), again
+    return torch.cat(outputs, 2), last, again
 
 
 def _with_cache(q: Tensor, k: Tensor, v: Tensor, cache: _Cache, *, axis: int = 2,
@@ -464,6 +465,13 @@ def _old_values_lost(q: Tensor, k: Tensor, v: Tensor, cache: _Cache) -> tuple[Te
 def _last_output(q: Tensor, k: Tensor, v: Tensor, cache: _Cache) -> tuple[Tensor, _Cache]:
     output, cache = _with_cache(q, k, v, cache)
     return output[:, :, -1:], cache
+
+
+def _grows_in_place(q: Tensor, k: Tensor, v: Tensor, cache: list | None) -> tuple[Tensor, list]:
+    output, (keys, values) = _with_cache(q, k, v, cache)
+    cache = [] if cache is None else cache
+    cache[:] = keys, values
+    return output, cache
 
 
 def _top_left(q_len: int, k_len: int) -> Tensor:
@@ -527,6 +535,8 @@ _ATTEND_WITH_CACHE = Exercise(
                 lambda q, k, v, c: _with_cache(q, k, v, c, mask=_past_hidden), _shares),
         Suspect("not-itself", "a new token does not see itself: {}",
                 lambda q, k, v, c: _with_cache(q, k, v, c, mask=_not_itself), _shares),
+        Suspect("changes-cache", "the old cache was changed: who goes on from it a second time, as "
+                "beam search does, finds tokens in it that were never meant", _grows_in_place),
         Suspect("last-token-only", "only the last new token has an output", _last_output),
         Suspect("no-scale", "you did not scale by the root of the width",
                 lambda q, k, v, c: _with_cache(q, k, v, c, scale=1.0)),

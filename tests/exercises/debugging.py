@@ -1,6 +1,7 @@
 """Solutions of the exercises on debugging: tests as readers write them, good ones and weak ones."""
 
 import torch
+
 from exercises import Solutions
 
 solutions = Solutions()
@@ -384,12 +385,18 @@ def mixes_says_independent(run, x):
     return torch.allclose(run(x), torch.cat([run(text[None]) for text in x]), atol=1e-5)
 
 
+@wrong("mixes_batch", "always")
+def mixes_lets_the_replaced_count(run, x):
+    gaps = [run(torch.cat([text[None], 0 * x[1:]])) - run(x) for text in x]
+    return bool(torch.stack(gaps).abs().max() > 1e-5)
+
+
 @wrong("mixes_batch", "never")
 def mixes_compares_shapes(run, x):
     return run(x).shape[1:] != run(x[:1]).shape[1:]
 
 
-@wrong("mixes_batch", "repeated")
+@right("mixes_batch")
 def mixes_copies(run, x):
     copies = torch.cat([run(text.repeat(3, 1, 1))[:1] for text in x])
     return not torch.allclose(run(x), copies, atol=1e-5)

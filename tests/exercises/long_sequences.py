@@ -166,10 +166,9 @@ def average_weighs_by_block_size(blocks):
 
 @wrong("online_average", "hidden-block")
 def average_breaks_on_hidden_blocks(blocks):
-    top, total, output = -INF, 0.0, 0.0
+    top, total, output = torch.tensor(-INF), 0.0, 0.0
     for scores, values in blocks:
-        new_top = scores.amax(1, keepdim=True).clamp(min=top) if top is -INF else None
-        new_top = torch.maximum(top, scores.amax(1, keepdim=True)) if new_top is None else new_top
+        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
         shrink, weights = (top - new_top).exp(), (scores - new_top).exp()
         total = total * shrink + weights.sum(1, keepdim=True)
         output = output * shrink + weights @ values
@@ -478,7 +477,7 @@ def window_of_last_keys(q_len, k_len, size):
     return window_of(q_len, k_len, lambda q, k: (k <= q) & (k >= k_len - size))
 
 
-@wrong("window", "numbers")
+@wrong("window", "wrong-dtype")
 def window_of_numbers(q_len, k_len, size):
     return window_by_band(q_len, k_len, size).int()
 
@@ -594,7 +593,7 @@ def cached_hides_the_past(q, k, v, cache):
     return cached(q, k, v, cache, mask=mask)
 
 
-@wrong("attend_with_cache", "mask-off-by-one")
+@wrong("attend_with_cache", "not-itself")
 def cached_not_itself(q, k, v, cache):
     def mask(q, k):
         return torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(
@@ -628,13 +627,15 @@ def cached_in_a_global(q, k, v, cache):
     )
 
 
-@wrong("attend_with_cache", "changes-inputs")
-def cached_into_the_callers_list(q, k, v, cache):
-    output, (k, v) = cached(q, k, v, cache)
-    if cache is not None:
-        cache[0].set_(k.clone())
-        cache[1].set_(v.clone())
-    return output, (k, v)
+@wrong("attend_with_cache", "changes-cache")
+def cached_into_the_old_list(q, k, v, cache):
+    if cache is None:
+        cache = [k, v]
+    else:
+        cache[0] = torch.cat([cache[0], k], dim=2)
+        cache[1] = torch.cat([cache[1], v], dim=2)
+    mask = seen_by(q, cache[0])
+    return F.scaled_dot_product_attention(q, *cache, attn_mask=mask), cache
 
 
 # ------------------------------------------------------ write_greedily(model, prompt, n_new)
