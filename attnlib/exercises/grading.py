@@ -13,12 +13,32 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.checks import check_sizes
-from attnlib.exercises import cross, multi_head, qkv, rnn_limits
+from attnlib.exercises import (
+    causal,
+    cross,
+    debugging,
+    long_sequences,
+    multi_head,
+    positions,
+    qkv,
+    rnn_limits,
+    variants,
+)
 from attnlib.exercises.comparing import Difference, difference
 from attnlib.exercises.exercise import Case, Complaint, Exercise, Suspect
 from attnlib.exercises.verdict import Verdict
 
-_CHAPTERS = (rnn_limits, qkv, multi_head, cross)  # in the order of the book
+_CHAPTERS = (  # in the order of the book
+    rnn_limits,
+    qkv,
+    multi_head,
+    cross,
+    causal,
+    positions,
+    variants,
+    debugging,
+    long_sequences,
+)
 _LOW = (torch.float16, torch.bfloat16)
 
 
