@@ -21,25 +21,23 @@ _Cache = tuple[Tensor, Tensor] | None
 # ---------------------------------------------------------------------------- online_average
 
 
-class _ReadOnce:
-    """Hands out each block once, and notes how many old ones are still held by the reader."""
+class _Stream:
+    """Hands out blocks, and notes how many in all, and how many old ones are still held."""
 
     def __init__(self, blocks: list[_Block]) -> None:
-        self.blocks, self.started, self.most_held = blocks, False, 0
+        self.blocks, self.coming = blocks, iter(blocks)
+        self.n_read, self.most_held = 0, 0
         self.old: list[weakref.ref] = []
 
     def __iter__(self) -> Iterator[_Block]:
-        if self.started:
-            raise RuntimeError("the blocks come once, and cannot be read a second time")
-        self.started = True
+        if self.n_read == len(self.blocks):
+            self.coming = iter(self.blocks)
         return self
 
     def __next__(self) -> _Block:
-        held = sum(scores() is not None for scores in self.old)
-        self.most_held = max(self.most_held, held)
-        if len(self.old) == len(self.blocks):
-            raise StopIteration
-        scores, values = (x.clone() for x in self.blocks[len(self.old)])
+        self.most_held = max(self.most_held, sum(scores() is not None for scores in self.old))
+        scores, values = (x.clone() for x in next(self.coming))
+        self.n_read += 1
         self.old.append(weakref.ref(scores))
         return scores, values
 
@@ -69,7 +67,7 @@ def _average_cases() -> Iterator[Case]:
 
 
 def _average(solution: Callable, blocks: list[_Block]) -> Any:
-    return solution(_ReadOnce(blocks))
+    return solution(_Stream(blocks))
 
 
 def _online(blocks: Iterator[_Block], *, old_sum: float = 1, old_output: float = 1,
@@ -115,21 +113,28 @@ def _plain_powers(blocks: Iterator[_Block]) -> Tensor:
 
 
 def _twice(blocks: Iterator[_Block]) -> Tensor:
-    top = max(scores.max() for scores, _ in blocks)
-    return sum((scores - top).exp() @ values for scores, values in blocks)
+    top = torch.cat([scores.amax(1, keepdim=True) for scores, _ in blocks], 1).amax(1)[:, None]
+    pairs = [((s - top).exp() @ v, (s - top).exp().sum(1, keepdim=True)) for s, v in blocks]
+    return sum(a for a, _ in pairs) / sum(b for _, b in pairs)
 
 
 def _two_blocks(solution: Callable) -> str:
     """Values of 0 and 1: the average is the share of the second block."""
     scores = torch.zeros(1, 1), torch.full((1, 1), math.log(3.0))
     blocks = [(s, torch.full((1, 1), float(i))) for i, s in enumerate(scores)]
-    got = float(solution(_ReadOnce(blocks)))
+    got = float(solution(_Stream(blocks)))
     return f"scores 0 and ln 3 with values 0 and 1 give {got:.3g}, and 0.75 was due"
 
 
-def _keeps_blocks(solution: Callable) -> Complaint | None:
-    blocks = _ReadOnce([(torch.randn(2, 3), torch.randn(3, 2)) for _ in range(8)])
+def _reads_or_keeps_too_much(solution: Callable) -> Complaint | None:
+    blocks = _Stream([(torch.randn(2, 3), torch.randn(3, 2)) for _ in range(8)])
     solution(blocks)
+    if blocks.n_read > 8:
+        says = (
+            f"The result is right, but of 8 blocks you read {blocks.n_read}: they come once, and "
+            "after that a generator has nothing more to give."
+        )
+        return Complaint("read-twice", says)
     if blocks.most_held <= 2:
         return None
     says = (
@@ -185,7 +190,7 @@ _ONLINE_AVERAGE = Exercise(
         Suspect("keeps-blocks", "all blocks are kept, and that is the memory to be saved",
                 _average_all),
     ),
-    probes=(_keeps_blocks,),
+    probes=(_reads_or_keeps_too_much,),
 )  # fmt: skip
 
 # --------------------------------------------------------------------------- tiled_attention

@@ -20,12 +20,12 @@ INF = torch.inf
 
 @right("online_average")
 def average_with_running_maximum(blocks):
-    top = total = output = None
+    blocks = iter(blocks)
+    scores, values = next(blocks)
+    top = scores.amax(1, keepdim=True)
+    first = (scores - top.masked_fill(top == -INF, 0)).exp()
+    total, output = first.sum(1, keepdim=True), first @ values
     for scores, values in blocks:
-        if top is None:
-            top = scores.new_full((len(scores), 1), -INF)
-            total = torch.zeros_like(top)
-            output = values.new_zeros(len(scores), values.shape[1])
         new_top = torch.maximum(top, scores.amax(1, keepdim=True))
         safe = new_top.masked_fill(new_top == -INF, 0)
         shrink, weights = (top - safe).exp(), (scores - safe).exp()
@@ -185,9 +185,9 @@ def average_keeps_the_last(blocks):
 
 @wrong("online_average", "keeps-blocks")
 def average_collects_all(blocks):
-    blocks = list(blocks)
-    scores = torch.cat([scores for scores, _ in blocks], dim=1)
-    values = torch.cat([values for _, values in blocks])
+    kept = list(blocks)
+    scores = torch.cat([scores for scores, _ in kept], dim=1)
+    values = torch.cat([values for _, values in kept])
     return scores.softmax(1) @ values
 
 
