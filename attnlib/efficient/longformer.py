@@ -5,7 +5,7 @@ their scores are one small product, and no score outside is ever computed.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -374,7 +374,7 @@ def _differentiate(
 
 
 def _of_head(
-    tensors: tuple[Tensor | None, ...], b: int, h: int, dtype: torch.dtype
+    tensors: Sequence[Tensor | None], b: int, h: int, dtype: torch.dtype
 ) -> list[Tensor | None]:
     return [None if x is None else x[b, h].to(dtype) for x in tensors]
 
