@@ -247,8 +247,11 @@ def why_padding_leaks(patient: Patient, inputs: Inputs, keep: Tensor) -> tuple[s
     batch, length = keep.shape
     hidden = (~keep)[:, None, None, :].expand(batch, 1, length, length)
     right = [c for c in calls if c.scores.shape[-1] == length]
-    square = [c for c in right if c.scores.shape[-2] == length]
-    hows = [hidden_how(c, hidden[..., : c.scores.shape[-2], :]) for c in right]
+    hows = []
+    for call in right:
+        count = call.scores.shape[-2]
+        real = keep if count == length else None  # what padding sees is of no account
+        hows.append(hidden_how(call, hidden[..., :1, :].expand(batch, 1, count, length), real))
     if not hows or set(hows) == {"unknown"}:
         return "padding-leak", "no attention was heard that could be looked into"
     if set(hows) == {"hidden"}:
@@ -265,7 +268,7 @@ def why_padding_leaks(patient: Patient, inputs: Inputs, keep: Tensor) -> tuple[s
         return "mask-value-wrong", "the scores of padded keys are one number near 0"
     if _added_as_number(patient, calls, keep):
         return "mask-added-as-number", "the mask moves the scores of padded keys by one or so"
-    for call in square:
+    for call in right:
         named = _rows_or_real(call, keep)
         if named is not None:
             return named
@@ -294,10 +297,13 @@ def _added_as_number(patient: Patient, calls: list[AttentionCall], keep: Tensor)
 def _rows_or_real(call: AttentionCall, keep: Tensor) -> tuple[str, str] | None:
     batch, length = keep.shape
     scores = as_heads(call.scores, batch)
-    real_hidden = hidden_how(call, keep[:, None, None, :].expand(batch, 1, length, length))
+    queries = scores.shape[-2]
+    real_hidden = hidden_how(call, keep[:, None, None, :].expand(batch, 1, queries, length))
     some = keep.any(-1) & ~keep.all(-1)
     if real_hidden == "hidden":
         return "padding-inverted", "real keys are hidden, padded keys are not"
+    if queries != length:
+        return None
     rows = scores.transpose(1, 2)[some][~keep[some]]  # rows of padded queries
     other = scores.transpose(1, 2)[keep]
     if (

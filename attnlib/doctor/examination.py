@@ -48,6 +48,7 @@ PROBES: tuple[Probe, ...] = (
     padding.replaced_padding,
     padding.no_effect,
     padding.cropped,
+    padding.other_ids,
     padding.empty_samples,
     padding.meaning,
     seeing.future,
@@ -73,9 +74,11 @@ PROBES: tuple[Probe, ...] = (
     heads.groups,
     residuals.residual,
     residuals.feed_forward,
+    residuals.normed_residual,
     residuals.coupled,
     caching.cache,
     labels.shift,
+    labels.counted,
     labels.ignored,
 )
 

@@ -669,6 +669,11 @@ CAUSES: dict[str, Cause] = {
         "x = x + attention(x)",
         _MODELS,
     ),
+    "residual-normed": Cause(
+        "the residual connection carries the normalised input instead of the input",
+        "x = x + f(norm(x)), with norm(x) under another name",
+        _MODELS,
+    ),
     "ffn-residual-lost": Cause(
         "without the feed-forward part nothing is left: its residual connection is missing",
         "x = x + ffn(x)",

@@ -43,7 +43,7 @@ def different(patient: Patient, x: Tensor, role: str = "main", salt: int = 7) ->
         return other * x.std().clamp(min=1e-3)
     low, high = int(min(x.min(), other.min())), int(max(x.max(), other.max()))
     shifted = torch.where(other == x, low + (x - low + 1) % max(high - low + 1, 2), other)
-    pad = patient.promises.pad_id
+    pad = patient.pad_of(patient.given[place])
     return shifted if pad is None else torch.where((shifted == pad) | (x == pad), x, shifted)
 
 
@@ -131,12 +131,13 @@ def as_heads(tensor: Tensor, batch: int) -> Tensor | None:
     return tensor.reshape(batch, -1, *tensor.shape[-2:])
 
 
-def hidden_how(call: AttentionCall, hidden: Tensor) -> str:
+def hidden_how(call: AttentionCall, hidden: Tensor, rows: Tensor | None = None) -> str:
     """What happened to scores that should be hidden.
 
     Args:
         call: An attention that was heard.
         hidden: Bool, broadcasts to (batch, 1, queries, keys), True where a key must not be seen.
+        rows: Bool, (batch, queries): the queries to look at; all if left out.
 
     Returns:
         ``"hidden"``, ``"multiplied"`` (all are 0), ``"tiny"`` (one number near 0), ``"after"`` (the
@@ -145,8 +146,11 @@ def hidden_how(call: AttentionCall, hidden: Tensor) -> str:
     scores = as_heads(call.scores, hidden.shape[0])
     if scores is None or scores.shape[-2:] != hidden.shape[-2:] or not hidden.any():
         return "unknown"
-    inside = scores[hidden.expand_as(scores)]
-    outside = scores[~hidden.expand_as(scores)]
+    looked = torch.ones_like(hidden) if rows is None else rows[:, None, :, None]
+    inside = scores[(hidden & looked).expand_as(scores)]
+    outside = scores[(~hidden & looked).expand_as(scores)]
+    if not inside.numel() or not outside.numel():
+        return "unknown"
     if bool((inside < min(-50.0, float(outside.min()) - 30)).all()):
         return "hidden"
     if bool((inside == 0).all()):
@@ -155,7 +159,7 @@ def hidden_how(call: AttentionCall, hidden: Tensor) -> str:
         return "tiny"
     weights = None if call.weights is None else as_heads(call.weights, hidden.shape[0])
     if weights is not None and weights.shape == scores.shape:
-        if bool((weights[hidden.expand_as(weights)] == 0).all()):
+        if bool((weights[(hidden & looked).expand_as(weights)] == 0).all()):
             return "after"
     return "visible"
 

@@ -137,12 +137,15 @@ class Patient:
         self.promises = promises
         self.seed = seed
         self.given: Inputs = _cloned({**dict(enumerate(args)), **kwargs})
+        self.turned: set[int | str] = set()  # arguments that have the batch second
         self.inferred: list[str] = []
         self.stateful = False
         self.random = False  # whether eval mode rolls dice: then every call rolls the same
         self.refused: dict[Sizes, str] = {}
         self._copy: Any = None
         self.names = self._parameter_names()
+        if not promises.batch_first:
+            self._turn_given()
         self.roles = self._find_roles()
         self.sizes = self.given_sizes = self._given_sizes()
 
@@ -171,6 +174,16 @@ class Patient:
             return place
         return self.names[place] if place < len(self.names) else f"argument {place}"
 
+    def _turn_given(self) -> None:
+        """Put the batch first in what was given sequence first; masks have it first anyway."""
+        for place, value in self.given.items():
+            if not isinstance(value, Tensor) or self._sounds_like_mask(place):
+                continue
+            if value.ndim == 3 or (value.ndim == 2 and value.dtype == torch.long):
+                self.turned.add(place)
+        one = {id(self.given[p]): self.given[p].transpose(0, 1) for p in self.turned}
+        self.given |= {p: one[id(self.given[p])] for p in self.turned}
+
     def _place(self, argument: int | str | None) -> int | str | None:
         """Where an argument was given, if it was."""
         if argument is None or argument in self.given:
@@ -195,6 +208,10 @@ class Patient:
             floats = [p for p, v in rest.items() if v.is_floating_point() and v.ndim == 2][:1]
         tokens = [p for p, v in rest.items() if v.dtype == torch.long and v.ndim == 2]
         tokens = [p for p in tokens if not self._sounds_like_mask(p)]
+        packed = [p for p in tokens[1 if not floats else 0 :] if _looks_packed(rest[p])]
+        if packed and "documents" not in roles:
+            roles["documents"] = packed[:1]
+        tokens = [p for p in tokens if p not in packed]
         self._sort_sequences(roles, floats or tokens, tokens if floats else tokens[:0])
         self._sort_masks(roles, rest)
         return roles
@@ -230,6 +247,9 @@ class Patient:
             name = self.name_of(place).lower()
             if place in used or (value.ndim != 2 and "lengths" not in name):
                 continue
+            if self._is_one_a_sample(value, roles):
+                roles.setdefault("each", []).append(place)
+                continue
             target = name in {"targets", "target"} and "memory" not in roles
             if ("label" in name or target) and "labels" not in roles:
                 roles["labels"] = [place]
@@ -238,6 +258,16 @@ class Patient:
             elif self._is_mask(value, name, roles):
                 other = "memory" in roles and any(w in name for w in MEMORY_NAMES if len(w) > 2)
                 roles.setdefault("memory_padding" if other else "padding", [place])
+
+    def _is_one_a_sample(self, value: Tensor, roles: dict[str, list]) -> bool:
+        """Whether an argument is one vector for each sample: the query of a pooling, say."""
+        if "main" not in roles or not value.is_floating_point() or value.ndim != 2:
+            return False
+        main = self.given[roles["main"][0]]
+        batch = main.shape[0]
+        lengths = {main.shape[self._axis(main)]}
+        lengths |= {self.given[p].shape[-2] for p in roles.get("memory", ()) if main.ndim > 2}
+        return main.ndim == 3 and value.shape[0] == batch and value.shape[1] not in lengths
 
     def _is_mask(self, value: Tensor, name: str, roles: dict[str, list]) -> bool:
         if "main" not in roles:
@@ -315,12 +345,49 @@ class Patient:
         if value.is_floating_point():
             return torch.randn(shape, generator=source, dtype=torch.float32).to(value.dtype)
         low, high = int(value.min()), int(value.max()) + 1
-        rows = [m.num_embeddings for m in self._embeddings()]
+        rows = self.vocabulary(value)
         if rows:
-            low, high = 1 if rows[0] > 8 else 0, rows[0]
+            low, high = 1 if rows > 8 else 0, rows
         drawn = torch.randint(low, max(high, low + 2), shape, generator=source)
-        pad = self.promises.pad_id
+        pad = self.pad_of(value)
         return drawn if pad is None else torch.where(drawn == pad, (pad + 1) % high, drawn)
+
+    def pad_of(self, value: Tensor) -> int | None:
+        """The token that is padding in one of the given sequences."""
+        if self.promises.memory_pad_id is not None and "memory" in vars(self).get("roles", {}):
+            if any(self.given[p] is value for p in self.roles["memory"]):
+                return self.promises.memory_pad_id
+        return self.promises.pad_id
+
+    def vocabulary(self, value: Tensor) -> int | None:
+        """How many tokens there are, from the embedding that a given sequence goes through."""
+        place = next((p for p, v in self.given.items() if v is value), None)
+        if place in self.looked_up:
+            return self.looked_up[place]
+        rows = self._embeddings()
+        return rows[0].num_embeddings if rows else None
+
+    @functools.cached_property
+    def looked_up(self) -> dict[int | str, int]:
+        """Which arguments go straight into an embedding, and how many rows it has."""
+        module, found = self.fresh(), {}
+        ids = {p: v for p, v in self.given.items() if isinstance(v, Tensor) and v.ndim == 2}
+
+        def heard(layer: nn.Module, args: tuple) -> None:
+            for place, value in ids.items():
+                same = args[0].shape == value.shape and torch.equal(args[0], value)
+                if value.dtype == torch.long and args and same:
+                    found.setdefault(place, layer.num_embeddings)
+
+        inside = [m for top in modules_behind(module) for m in top.modules()]
+        hooks = [m.register_forward_pre_hook(heard) for m in inside if isinstance(m, nn.Embedding)]
+        try:
+            self.call(self.given, module=module)
+        except Exception:
+            found.clear()  # it is told of elsewhere
+        for hook in hooks:
+            hook.remove()
+        return found
 
     def _embeddings(self) -> list[nn.Embedding]:
         modules = [m for top in modules_behind(self.called) for m in top.modules()]
@@ -364,6 +431,9 @@ class Patient:
         keep = self.keep(sizes.batch, sizes.length, lengths, left)
         memory_keep = self.keep(sizes.batch, sizes.memory, memory_lengths, left)
         self._set_masks(inputs, keep, memory_keep)
+        for place in self.roles.get("each", ()):
+            shape = (sizes.batch, self.given[place].shape[1])
+            inputs[place] = self.random_like(self.given[place], shape, salt + 70)
         for place in self.roles.get("documents", ()):
             half = (torch.arange(sizes.length) >= sizes.length // 2).long()
             inputs[place] = half.expand(sizes.batch, -1).clone().to(self.given[place].dtype)
@@ -395,11 +465,12 @@ class Patient:
         for role, real in (("padding", keep), ("memory_padding", memory_keep)):
             for place in self.roles.get(role, ()):
                 inputs[place] = self.as_given(real, self.given[place])
-        pad = self.promises.pad_id
-        if pad is not None and "main" in self.roles:
-            place = self.roles["main"][0]
-            if not inputs[place].is_floating_point():
-                inputs[place] = torch.where(keep, inputs[place], pad)
+        pads = {"main": (self.promises.pad_id, keep)}
+        pads["memory"] = (self.promises.memory_pad_id, memory_keep)
+        for role, (pad, real) in pads.items():
+            for place in self.roles.get(role, ())[:1] if pad is not None else ():
+                if not inputs[place].is_floating_point():
+                    inputs[place] = torch.where(real, inputs[place], pad)
 
     def as_given(self, keep: Tensor, example: Tensor) -> Tensor:
         """A padding mask in the form that the module takes."""
@@ -428,6 +499,9 @@ class Patient:
             return "lengths"
         if value.is_floating_point() and bool((value < 0).any()):
             return "add"
+        shown = _shown_meaning(value)
+        if shown is not None:
+            return shown
         return "hide" if any(w in name for w in HIDE_NAMES) else "keep"
 
     def _resize_others(self, inputs: Inputs, sizes: Sizes) -> Inputs:
@@ -480,24 +554,13 @@ class Patient:
         """Run it, and return all that it returns."""
         module = self.working() if module is None else module
         self._switch(module, train)
+        inputs = {p: v.transpose(0, 1) if p in self.turned else v for p, v in inputs.items()}
         args = [inputs[place] for place in sorted(p for p in inputs if isinstance(p, int))]
         kwargs = {name: v for name, v in inputs.items() if isinstance(name, str)} | (more or {})
-        if not self.promises.batch_first:
-            args, kwargs = self._turned(args), {n: self._turned([v])[0] for n, v in kwargs.items()}
         if self.random:
             torch.manual_seed(self.seed)
         with torch.set_grad_enabled(grad):
             return module(*args, **kwargs)
-
-    def _turned(self, values: list) -> list:
-        axes = {p for role in ("main", "memory") for p in self.roles.get(role, ())}
-        shape = self.main.ndim
-        return [
-            v.transpose(0, 1)
-            if isinstance(v, Tensor) and v.ndim == shape and (n in axes or len(values) == 1)
-            else v
-            for n, v in enumerate(values)
-        ]
 
     def _switch(self, module: Any, train: bool) -> None:
         if isinstance(module, nn.Module):
@@ -514,7 +577,7 @@ class Patient:
     def main_of(self, output: Any) -> Tensor:
         """The main tensor of an output, batch first."""
         found = main_tensor(output, self.promises.output)
-        if not self.promises.batch_first and found.ndim >= 2:
+        if self.turned and found.ndim == 3:
             found = found.transpose(0, 1)
         return found
 
@@ -641,6 +704,26 @@ class Patient:
     def resized(self, **changes: int) -> Sizes:
         """The sizes in use with some of them changed."""
         return replace(self.sizes, **changes)
+
+
+def _looks_packed(value: Tensor) -> bool:
+    """Whether whole numbers rise by one from run to run: the document that each token is from."""
+    if value.shape[1] < 2:
+        return False
+    steps = value[:, 1:] - value[:, :-1]
+    runs = bool(((steps == 0) | (steps == 1)).all()) and bool((steps == 0).any())
+    return runs and bool((value[:, 0] == value[0, 0]).all()) and int(value.max() - value.min()) > 1
+
+
+def _shown_meaning(mask: Tensor) -> str | None:
+    """What the example of a mask says about True: a side where all are the same is real."""
+    if mask.ndim != 2 or not bool(((mask == 0) | (mask == 1)).all()):
+        return None
+    for side, other in ((0, -1), (-1, 0)):
+        real = mask[0, side]
+        if bool((mask[:, side] == real).all()) and bool((mask[:, other] != real).any()):
+            return "keep" if bool(real) else "hide"
+    return None
 
 
 def _rows_changed(old: Tensor, new: Tensor, axis: int) -> Tensor:

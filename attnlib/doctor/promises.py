@@ -27,6 +27,7 @@ class Promises:
             that is added to the scores).
         left_padding: Whether padding may also stand on the left.
         pad_id: The token that is padding, for a module that finds it by itself.
+        memory_pad_id: The same for the memory, such as the source of a translation.
         documents: The argument with the number of the document of each token, for packed rows.
         labels: The argument with the labels, for a module that returns a loss.
         label_offset: Row t of the logits is graded on label t + label_offset: 1 if labels are the
@@ -68,6 +69,7 @@ class Promises:
     padding_means: str | None = None
     left_padding: bool = False
     pad_id: int | None = None
+    memory_pad_id: int | None = None
     documents: Argument | None = None
     labels: Argument | None = None
     label_offset: int | None = None

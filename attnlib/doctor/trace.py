@@ -9,7 +9,7 @@ what depends on it.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -119,7 +119,8 @@ class Product:
     """The product of queries and keys, and the factor that scales it before the softmax.
 
     ``factor`` is None where a factor is not one constant; ``learned`` says that a parameter
-    takes part. ``q`` and ``k`` are the tensors before any scaling.
+    takes part. ``q`` and ``k`` are the tensors before any scaling. ``width`` is how many numbers a
+    score sums over: more than in ``q`` where several products are added, content and position.
     """
 
     q: Tensor
@@ -127,6 +128,7 @@ class Product:
     factor: float | None
     learned: bool
     index: int
+    width: int = 0
 
 
 @dataclass(frozen=True)
@@ -222,6 +224,7 @@ class Hearing:
     def _product(self, scores: Tensor, before: int) -> Product | None:
         """Find the product of queries and keys behind the scores."""
         waiting: list[tuple[Tensor, int, float | None, bool]] = [(scores, before, 1.0, False)]
+        found: list[Product] = []
         while waiting:
             tensor, limit, factor, learned = waiting.pop(0)
             inner, more, from_parameter = self.unscale(tensor, limit)
@@ -233,12 +236,14 @@ class Hearing:
             if op.name in {"bmm", "mm", "baddbmm"}:
                 product = self._operands(op, scores, factor, learned)
                 if product is not None:
-                    return product
+                    found.append(product)
             elif op.name in SHAPINGS:
                 for t in tensors_in(op.args):
                     if t.is_floating_point() and t.numel() > 1:
                         waiting.append((t, op.index, factor, learned))
-        return None
+        if not found:
+            return None
+        return replace(found[0], width=sum({p.index: p.q.shape[-1] for p in found}.values()))
 
     def _operands(
         self, op: Op, scores: Tensor, factor: float | None, learned: bool

@@ -13,7 +13,6 @@ from attnlib.doctor import Report, examine
 COPIED = {
     "order_matters": "order_matters",
     "window": "window",
-    "sinks": "sinks",
     "kv_heads": "kv_heads",
     "heads": "n_heads",
     "n_heads": "n_heads",
@@ -21,26 +20,44 @@ COPIED = {
     "dropout": "dropout",
     "shared_layers": "shared_layers",
     "qk_norm": "qk_norm",
-    "pad_id": "pad_id",
     "label_offset": "label_offset",
 }
 READ = {"input", "d_model", "causal", "mask", "cache", "weights", "output", "raises", "shift"}
-READ |= {"scale", "dtypes", "prefix"}
-DESIGNS = {  # words in what a case says besides: causes that are meant
-    r"softmax|normali[sz]|slot|compet|sum to|sigmoid": (
+READ |= {"scale", "dtypes", "prefix", "pad_id", "sinks", "layout", "vocab", "positions", "label"}
+DESIGNS = {  # what a case says besides, word by word: causes that are meant
+    r"slot|compet|sigmoid|(no|without) softmax|off.?by.?one|sums? to|unnormali[sz]ed|"
+    r"softmax.*(quer|slot|head|expert)|differential|retention|linear attention|not normali[sz]ed": (
         "softmax-over-queries",
         "softmax-over-heads",
         "rows-not-one",
+        "unnormalised",
     ),
-    r"shared|tied|albert|recurren": ("layers-shared", "layers-identical"),
-    r"frozen|fixed": ("parameters-frozen", "parameters-cut-off", "unused-parameters"),
-    r"stochastic|sampl|random": ("dropout-in-eval", "modes-differ"),
+    r"shared?\b|sharing|tied|albert|recurren|universal|siamese": (
+        "layers-shared",
+        "layers-identical",
+    ),
+    r"frozen|untrained|not trained|no grad|stop.?grad|detach|fixed (weight|param|key|quer)": (
+        "parameters-frozen",
+        "parameters-cut-off",
+        "unused-parameters",
+    ),
+    r"stochastic|\bsampl|random": ("dropout-in-eval", "modes-differ"),
     r"symmetric": ("direction-invisible",),
-    r"conv|shift|token.?mix": ("leak-outside-attention", "heads-cut-across-tokens"),
-    r"local|stride|sparse|dilat|block|global": ("pairs-never-meet",),
-    r"state|memory|recurrence": ("stale-state",),
-    r"residual": ("residual-lost", "ffn-residual-lost"),
+    r"\bconv|(token|time).?shift|token.?mix|smear": (
+        "leak-outside-attention",
+        "heads-cut-across-tokens",
+    ),
+    r"\blocal|stride|sparse|dilat|block|global": ("pairs-never-meet",),
+    r"stateful|recurren|keeps? (state|memory)|segment.?level|\bxl\b": ("stale-state",),
+    r"no residual|without residual|residual (none|outside)": ("residual-lost", "ffn-residual-lost"),
 }
+IS = r"(true|\b1(\.0?)?)\W*(=|means|:|is|marks|for|at|on)?\s*(a |the )?"
+REAL = r"non.?pad|not (a )?pad|not mask|unpad|unmask|keep|kept|real|attend|valid|token|visible|"
+REAL += r"allowed|present|word|use[ds]?\b|see"
+HIDDEN = r"pad|hid|ignor|mask|block|drop|fill|outside|exclud|skip|empty|blank|invisible|"
+HIDDEN += r"not (seen|attend|allowed|used|visible|real)"
+SEQUENCE_FIRST = r"\(\s*(T|S|L|seq\w*|time|len\w*)\s*,\s*(B|N|batch\w*)\b"
+SEQUENCE_FIRST += r"|seq\w*[ -_]first|time[ -_]first|batch_first'?\s*[=:]\s*False"
 
 
 def examine_case(build: Any, example_inputs: Any, intent: dict[str, Any], seed: int = 0) -> Report:
@@ -50,7 +67,7 @@ def examine_case(build: Any, example_inputs: Any, intent: dict[str, Any], seed: 
     names = list(inspect.signature(getattr(module, "forward", module)).parameters)
     promises = {COPIED[k]: v for k, v in intent.items() if k in COPIED and v is not None}
     promises |= who_sees_whom(intent) | reach(intent) | sequences(intent, args, names)
-    promises |= mask(intent.get("mask"), args, kwargs, names) | numbers(intent)
+    promises |= mask(intent.get("mask"), args, kwargs, names) | pads(intent) | numbers(intent)
     asks = re.match(r"(\w+)=(\w+)", str(intent.get("weights") or ""))
     if asks:
         promises["weights"] = {asks[1]: True}
@@ -88,7 +105,7 @@ def cached(said: str) -> dict[str, Any]:
 def reach(intent: dict[str, Any]) -> dict[str, Any]:
     """Tokens that all may see, and a window with gaps."""
     promises: dict[str, Any] = {}
-    everywhere = intent.get("global", intent.get("global_tokens"))
+    everywhere = intent.get("sinks", intent.get("global", intent.get("global_tokens")))
     if isinstance(everywhere, list | tuple) and everywhere:
         everywhere = max(everywhere) + 1
     if type(everywhere) is int:
@@ -111,7 +128,7 @@ def sequences(intent: dict[str, Any], args: tuple, names: list[str]) -> dict[str
         promises |= {"memory": 1, "main": 0}
     if kind.startswith("values"):
         promises["averages"] = True
-    if re.search(r"\(T, ?B|seq.*first|time.?first|batch_first ?[=:] ?False", f"{kind} {intent}"):
+    if re.search(SEQUENCE_FIRST, f"{kind} {intent}"):
         promises["batch_first"] = False
     return promises
 
@@ -121,18 +138,17 @@ def mask(said: Any, args: tuple, kwargs: dict[str, Any], names: list[str]) -> di
     text = str(said or "").lower()
     if not text:
         return {}
-    if "doc" in text or "segment" in text:
-        named = [n for n in names if re.search("doc|seg", n)]
+    told = [n for n in names if re.search(rf"\b{n.lower()}\b", text)]
+    if re.search(r"doc|segment|packed|same (row|sequence)|sequence (id|number|index)", text):
+        named = told or [n for n in names if re.search("doc|seg|pack", n)]
         return {"documents": named[0] if named else len(args) - 1}
     promises: dict[str, Any] = {}
     pad = re.search(r"(?:pad(?:ding)?(?:_| )?(?:id|token|idx)?\s*(?:=|is|:)?\s*)(\d+)", text)
     if pad and len(args) == 1 and not kwargs:
         promises["pad_id"] = int(pad[1])
-    if re.search(
-        r"(true|1)\s*(=|means|:|is)\s*(keep|real|attend|valid|token|visible|allowed)", text
-    ):
+    if re.search(f"{IS}({REAL})", text):
         promises["padding_means"] = "keep"
-    elif re.search(r"(true|1)\s*(=|means|:|is)\s*(pad|hid|ignor|mask|block)", text):
+    elif re.search(f"{IS}({HIDDEN})", text):
         promises["padding_means"] = "hide"
     elif "length" in text:
         promises["padding_means"] = "lengths"
@@ -144,6 +160,18 @@ def mask(said: Any, args: tuple, kwargs: dict[str, Any], names: list[str]) -> di
     if "optional" in text and left_out:
         promises["padding"] = left_out[0]
     return promises
+
+
+def pads(intent: dict[str, Any]) -> dict[str, Any]:
+    """The token that is padding, of one sequence or of both."""
+    pad = intent.get("pad_id")
+    if not isinstance(pad, dict):
+        return {"pad_id": pad} if type(pad) is int else {}
+    found = {}
+    for name, number in pad.items():
+        source = name.startswith(("src", "source", "mem", "enc"))
+        found["memory_pad_id" if source else "pad_id"] = number
+    return found
 
 
 def numbers(intent: dict[str, Any]) -> dict[str, Any]:
@@ -160,5 +188,5 @@ def numbers(intent: dict[str, Any]) -> dict[str, Any]:
 def designs(intent: dict[str, Any]) -> tuple[str, ...]:
     """What is said in other words is a design: it excuses what belongs to it."""
     rest = {k: v for k, v in intent.items() if k not in READ and k not in COPIED}
-    text = " ".join(f"{k} {v}" for k, v in rest.items() if v).lower()
+    text = "; ".join(f"{'no ' if v is False else ''}{k} {v}" for k, v in rest.items()).lower()
     return tuple(c for words, causes in DESIGNS.items() if re.search(words, text) for c in causes)

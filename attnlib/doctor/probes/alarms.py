@@ -173,7 +173,8 @@ def _lengths(patient: Patient) -> Iterator[Finding]:
         if (
             sizes.length != sizes.memory
             and chosen.length == chosen.memory
-            and ("memory" in patient.roles)
+            and "memory" in patient.roles
+            and not _turned_together(patient)
         ):
             yield Finding(
                 "needs-these-sizes",
@@ -185,6 +186,13 @@ def _lengths(patient: Patient) -> Iterator[Finding]:
     if lengths:
         length, words = next(iter(lengths.items()))
         yield Finding("observed", NOTE, f"it refuses {length} tokens ({words})")
+
+
+def _turned_together(patient: Patient) -> bool:
+    """Whether both sequences come out again, as from a rotation of queries and keys."""
+    shapes = [patient.main_in(patient.base, r).shape for r in ("main", "memory")]
+    outs = [t.shape for t in tensors_in(patient.call(patient.base))]
+    return outs == shapes and len(shapes[0]) == 4
 
 
 def tried(patient: Patient, sizes: Sizes) -> str | None:
@@ -206,7 +214,7 @@ def half(patient: Patient) -> Iterator[Finding]:
     if not patient.is_module or patient.main is None or not patient.main.is_floating_point():
         return
     wanted = {"float16", "half", "fp16", "torch.float16"} & set(patient.promises.dtypes)
-    severity = FAULT if wanted else WARNING
+    severity = FAULT if wanted else NOTE
     for inputs in _half_inputs(patient):
         try:
             y, heard = patient.hear(inputs, module=patient.fresh().half())

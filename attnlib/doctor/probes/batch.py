@@ -57,7 +57,7 @@ def other_samples(patient: Patient) -> Iterator[Finding]:
 def _swapped(patient: Patient, inputs: Inputs, b: int) -> Inputs:
     """The inputs with sample b replaced, in every sequence."""
     new = dict(inputs)
-    for role in ("main", "memory"):
+    for role in ("main", "memory", "each"):
         for place in patient.roles.get(role, ()):
             x = inputs[place]
             other = different(patient, x, role)
@@ -169,7 +169,7 @@ def index(patient: Patient) -> Iterator[Finding]:
     if not comparable(patient) or patient.random:
         return
     inputs = dict(patient.base)
-    for role in ("main", "memory"):
+    for role in ("main", "memory", "each"):
         for place in patient.roles.get(role, ()):
             inputs[place] = inputs[place][:1].expand_as(inputs[place]).clone()
     for place in patient.roles.get("main", ())[1:]:

@@ -9,6 +9,7 @@ from attnlib.doctor.findings import FAULT, Finding
 from attnlib.doctor.measure import different, gap, reach
 from attnlib.doctor.patient import Inputs, Patient
 from attnlib.doctor.probes.padding import real_part
+from attnlib.doctor.trace import tensors_in
 
 
 def memory(patient: Patient) -> Iterator[Finding]:
@@ -26,6 +27,8 @@ def memory(patient: Patient) -> Iterator[Finding]:
             words += f" an output of shape {tuple(patient.y.shape)}"
             yield Finding("queries-from-memory", FAULT, words)
             return
+    if _reaches_another_output(patient):
+        return
     seen = reach(patient, patient.base, "memory")
     for salt in (20, 21):
         small = patient.make(scale=0.2, salt=salt)
@@ -37,6 +40,14 @@ def memory(patient: Patient) -> Iterator[Finding]:
     elif unseen:
         words = f"tokens {unseen} of a memory of {len(seen)} have no influence on any output"
         yield Finding("memory-truncated", FAULT, words)
+
+
+def _reaches_another_output(patient: Patient) -> bool:
+    """Whether the memory is what a second output is made of, as in a rotation of q and k."""
+    x = patient.main_in(patient.base, "memory")
+    changed = patient.with_main(patient.base, different(patient, x, "memory"), "memory")
+    outs, new = (list(tensors_in(patient.call(i))) for i in (patient.base, changed))
+    return len(outs) == 2 and outs[1].shape == x.shape and gap(outs[1], new[1]) > patient.floor
 
 
 def memory_padding(patient: Patient) -> Iterator[Finding]:

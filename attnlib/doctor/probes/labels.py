@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attnlib.doctor.findings import FAULT, WARNING, Finding
-from attnlib.doctor.measure import gap
+from attnlib.doctor.measure import different, gap
 from attnlib.doctor.patient import Inputs, Patient
 from attnlib.doctor.trace import tensors_in
 
@@ -34,16 +34,19 @@ def shift(patient: Patient) -> Iterator[Finding]:
     the next. Whether labels come shifted is for the author to say (``label_offset``); two or more
     is wrong either way.
     """
-    if not is_loss(patient) or not patient.main.is_floating_point():
+    if not is_loss(patient):
         return
-    offset = _offset(patient)
+    offset = _offset(patient) if patient.main.is_floating_point() else _offset_heard(patient)
     wanted = patient.promises.label_offset
+    given = patient.given[patient.roles["labels"][0]]
+    if wanted is None and given.shape == patient.main.shape and torch.equal(given, patient.main):
+        wanted = 1  # the labels are the very tokens
     if offset is None:
         return
     if wanted is not None and offset != wanted:
         cause = "labels-not-shifted" if offset < wanted else "labels-shifted-twice"
         yield Finding(
-            cause, FAULT, f"row t is graded on label t + {offset}; promised is t + {wanted}"
+            cause, FAULT, f"row t is graded on label t + {offset}; it should be t + {wanted}"
         )
     elif offset not in (0, 1):
         yield Finding("labels-shifted-twice", WARNING, f"row t is graded on label t + {offset}")
@@ -65,6 +68,67 @@ def _offset(patient: Patient) -> int | None:
         rows.append(torch.autograd.grad(loss_of(patient, inputs), logits)[0])
     hit = (rows[0] - rows[1]).abs().sum((0, 2)).nonzero().flatten().tolist()
     return s - hit[0] if len(hit) == 1 else None
+
+
+def _offset_heard(patient: Patient) -> int | None:
+    """The same for a causal model of tokens, from what its loss was heard to read.
+
+    A changed label shows in one row of the targets. A changed token shows first in the row of
+    probabilities at its place. Their distance is the offset.
+    """
+    place = patient.roles["labels"][0]
+    labels, x = patient.base[place], patient.main_in(patient.base)
+    if labels.shape != x.shape or not patient.promises.causal:
+        return None
+    s = x.shape[1] // 2
+    label, token = labels.clone(), x.clone()
+    label[0, s] = (labels[0, s] + 1) % (int(labels.max()) + 1)
+    token[0, s] = different(patient, x)[0, s]
+    made = [patient.base, {**patient.base, place: label}, patient.with_main(patient.base, token)]
+    heard = [_graded(patient, inputs) for inputs in made]
+    if any(h is None for h in heard):
+        return None
+    by_label = (heard[1][1] != heard[0][1]).flatten().nonzero().flatten().tolist()
+    by_token = (heard[2][0] != heard[0][0]).any(-1).flatten().nonzero().flatten().tolist()
+    return by_token[0] - by_label[0] if len(by_label) == 1 and by_token else None
+
+
+def _graded(patient: Patient, inputs: Inputs) -> tuple[Tensor, Tensor] | None:
+    """The log-probabilities and targets that the loss reads, classes last."""
+    for op in patient.hear(inputs)[1].ops:
+        if op.name.startswith("nll_loss"):
+            return op.args[0].detach().movedim(1, -1), op.args[1]
+    return None
+
+
+def counted(patient: Patient) -> Iterator[Finding]:
+    """A loss must be the same with padding at the end and without it.
+
+    Where padding is left out of the sum and not out of the number that it is divided by, the loss
+    of a sentence depends on how long the longest one of its batch is.
+    """
+    if not is_loss(patient):
+        return
+    place, n = patient.roles["labels"][0], patient.sizes.length
+    inputs = patient.make(lengths=[n - 2])
+    labels = inputs[place]
+    if labels.ndim != 2 or labels.shape[1] != n:
+        return
+    if "padding" not in patient.roles:
+        pad = patient.promises.pad_id
+        inputs[place] = torch.cat([labels[:, :-2], labels[:, :2] * 0 + (pad or IGNORED)], 1)
+    short = patient.make(patient.resized(length=n - 2))
+    x = patient.main_in(inputs).narrow(patient.axis, 0, n - 2)
+    short = {**patient.with_main(short, x), place: labels[:, :-2]}
+    try:
+        long_loss, loss = (loss_of(patient, i).detach() for i in (inputs, short))
+    except Exception:
+        return
+    if gap(long_loss, loss) > 1e-3 * float(loss.abs()):
+        words = (
+            f"two tokens of padding turn a loss of {float(loss):.3g} into {float(long_loss):.3g}"
+        )
+        yield Finding("labels-of-padding", WARNING, words)
 
 
 def ignored(patient: Patient) -> Iterator[Finding]:

@@ -164,7 +164,7 @@ def opened(patient: Patient) -> Iterator[Finding]:
     """Gates of zero close a branch at the start (ReZero, LayerScale): open them, and go on.
 
     What a closed gate hides cannot be examined, and is no fault. So parameters that are all zero,
-    biases apart, get random numbers before the other probes run.
+    biases apart, or all one tiny number, get random numbers before the other probes run.
     """
     if not patient.is_module:
         return
@@ -172,7 +172,7 @@ def opened(patient: Patient) -> Iterator[Finding]:
     closed = [
         (name, p)
         for name, p in module.named_parameters()
-        if not name.endswith("bias") and p.numel() and not p.detach().any()
+        if not name.endswith("bias") and p.numel() and _is_closed(p.detach())
     ]
     if not closed or module is patient.called:
         return
@@ -186,4 +186,11 @@ def opened(patient: Patient) -> Iterator[Finding]:
     patient.replace(module)
     if changed > 0:
         names = ", ".join(name for name, _ in closed[:3])
-        yield Finding("zero-gate", NOTE, f"{names} start at zero; examined with the gate opened")
+        yield Finding("zero-gate", NOTE, f"{names} start near 0; examined with the gate opened")
+
+
+def _is_closed(p: Tensor) -> bool:
+    """Whether a parameter is zero, or one number too small to let anything through."""
+    return not p.any() or (
+        p.ndim < 2 and bool((p == p.flatten()[0]).all() & (p.abs() < 1e-2).all())
+    )

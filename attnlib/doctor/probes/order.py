@@ -19,8 +19,11 @@ def permuted(patient: Patient, order: Tensor) -> tuple[float, float]:
     y = patient.y
     new = patient.out(patient.with_main(patient.base, x.index_select(patient.axis, order)))
     axis = patient.out_axis(y)
-    moved_along = gap(new, y if axis is None else y.index_select(axis, order))
-    return moved_along, gap(new, y)
+    along = [y if axis is None else y.index_select(axis, order)]
+    for other in range(1, y.ndim):  # maps of pairs, and choices among the tokens
+        if y.shape[other] == len(order) and other != axis:
+            along += [y.index_select(other, order), along[0].index_select(other, order)]
+    return min(gap(new, expected) for expected in along), gap(new, y)
 
 
 def order(patient: Patient) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attnlib.doctor.clues import hides_other_samples, runs, why_padding_leaks
 from attnlib.doctor.findings import FAULT, NOTE, WARNING, Finding
-from attnlib.doctor.measure import different, gap
+from attnlib.doctor.measure import as_heads, different, gap
 from attnlib.doctor.patient import Inputs, Patient
 
 
@@ -26,7 +26,8 @@ def some_lengths(patient: Patient) -> list[int]:
 
 def real_part(patient: Patient, y: Tensor, keep: Tensor) -> Tensor:
     """The outputs at real tokens, or the whole output if it has no axis of tokens."""
-    axis = patient.out_axis(y, keep.shape[1])
+    pooled = patient.out_axis(patient.y) is None
+    axis = None if pooled else patient.out_axis(y, keep.shape[1])
     return y if axis is None else y.movedim(axis, 1)[keep]
 
 
@@ -157,7 +158,7 @@ def _cut_out(patient: Patient, inputs: Inputs, b: int, keep: Tensor) -> Inputs |
     x = patient.main_in(inputs)[b : b + 1]
     places = keep[b].nonzero().flatten()
     small = patient.with_main(small, x.index_select(patient.axis, places))
-    for role in ("memory", "memory_padding"):
+    for role in ("memory", "memory_padding", "each"):
         for place in patient.roles.get(role, ()):
             small[place] = inputs[place][b : b + 1]
     return small if runs(patient, small) else None
@@ -175,6 +176,49 @@ def _name_crop(patient: Patient, left: bool) -> tuple[str, tuple[str, ...], str]
             return "pooling-includes-padding", (), ""
         return ("left-padding-positions" if left else cause), (), f"; {words}"
     return cause, (), f"; {words}"
+
+
+def other_ids(patient: Patient) -> Iterator[Finding]:
+    """Put every token in turn at one place: only the padding may be hidden there.
+
+    The samples of one batch differ at that place alone. A real token that later queries may not
+    see is taken for padding.
+    """
+    promised = {"main": patient.promises.pad_id, "memory": patient.promises.memory_pad_id}
+    for role, pad in promised.items():
+        if (
+            pad is None
+            or role not in patient.roles
+            or patient.main_in(patient.base, role).ndim != 2
+        ):
+            continue
+        hidden = _hidden_ids(patient, role) - {pad}
+        if hidden:
+            words = f"queries do not see token {sorted(hidden)[:4]}; padding is token {pad}"
+            yield Finding("pad-id", FAULT, words)
+            return
+
+
+def _hidden_ids(patient: Patient, role: str) -> set[int]:
+    """The tokens that the last query of some attention cannot see at the second place."""
+    rows = patient.vocabulary(patient.given[patient.roles[role][0]]) or 0
+    many = min(rows, 64)
+    if many < 2:
+        return set()
+    inputs = patient.make(patient.resized(batch=many))
+    inputs = {p: v[:1].expand_as(v).clone() for p, v in inputs.items() if isinstance(v, Tensor)}
+    x = inputs[patient.roles[role][0]]
+    x[:, 1] = torch.arange(many)
+    hidden: set[int] = set()
+    for call in patient.hear(inputs)[1].calls:
+        scores = as_heads(call.scores, many)
+        if scores is None or scores.shape[-1] != x.shape[1]:
+            continue
+        last = scores[:, :, -1].amax(1)  # (tokens, keys)
+        low = last[:, 1] < last.amax(-1) - 50
+        if not low.all():
+            hidden |= set(low.nonzero().flatten().tolist())
+    return hidden
 
 
 def empty_samples(patient: Patient) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from attnlib.doctor.measure import gap
 from attnlib.doctor.patient import Patient
 from attnlib.doctor.probes.alarms import graded
 from attnlib.doctor.probes.padding import some_lengths
+from attnlib.doctor.trace import SOFTMAXES, Listener
 
 
 def unused(patient: Patient) -> Iterator[Finding]:
@@ -110,15 +111,14 @@ def shared(patient: Patient) -> Iterator[Finding]:
 def _one_object(patient: Patient) -> Iterator[Finding]:
     module, runs = patient.fresh(), Counter()
     names = {id(m): n for n, m in module.named_modules()}
-    hooks = [
-        m.register_forward_hook(lambda m, *_: runs.update([id(m)]))
-        for m in module.modules()
-        if sum(p.ndim > 1 for p in m.parameters()) > 1 and m is not module
-    ]
-    patient.call(patient.base, module=module, grad=True)
+    layers = (patient.promises.n_layers or 1) > 1
+    attends: set[int] = set()
+    with Listener() as listener:
+        hooks = _counted(module, runs, attends, listener)
+        patient.call(patient.base, module=module, grad=True)
     for hook in hooks:
         hook.remove()
-    often = [(names[i], n) for i, n in runs.items() if n > 1]
+    often = [(names[i], n) for i, n in runs.items() if n > 1 and (layers or i in attends)]
     for m in module.modules():
         if isinstance(m, nn.ModuleList | nn.Sequential):
             weighty = [q for q in m if any(p.ndim > 1 for p in q.parameters())]
@@ -128,6 +128,27 @@ def _one_object(patient: Patient) -> Iterator[Finding]:
         name, number = often[0]
         severity = NOTE if patient.promises.shared_layers else WARNING
         yield Finding("layers-shared", severity, f"{name or 'one module'} runs {number} times")
+
+
+def _counted(module: nn.Module, runs: Counter, attends: set[int], listener: Listener) -> list:
+    """Count how often each part runs, and which parts hold an attention; cells are meant to."""
+    starts: dict[int, int] = {}
+
+    def begin(part: nn.Module, _: tuple) -> None:
+        starts[id(part)] = len(listener.ops)
+
+    def end(part: nn.Module, *_: object) -> None:
+        runs.update([id(part)])
+        inside = {op.name for op in listener.ops[starts[id(part)] :]}
+        if inside & SOFTMAXES or any(n.startswith("_scaled_dot_product") for n in inside):
+            attends.add(id(part))
+
+    hooks = []
+    for part in module.modules():
+        heavy = sum(p.ndim > 1 for p in part.parameters()) > 1
+        if heavy and part is not module and not isinstance(part, nn.RNNCellBase):
+            hooks += [part.register_forward_pre_hook(begin), part.register_forward_hook(end)]
+    return hooks
 
 
 def _copies(patient: Patient) -> Iterator[Finding]:

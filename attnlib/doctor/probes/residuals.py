@@ -8,7 +8,7 @@ from attnlib.doctor.clues import coupled_outside, over_tokens
 from attnlib.doctor.findings import NOTE, WARNING, Finding
 from attnlib.doctor.measure import different, moved, zeroed
 from attnlib.doctor.patient import Patient
-from attnlib.doctor.trace import SHAPINGS, VIEWS, Edit, Hearing
+from attnlib.doctor.trace import SHAPINGS, VIEWS, Edit, Hearing, tensors_in
 
 ACTIVATIONS = {"relu", "gelu", "silu", "elu", "leaky_relu", "tanh", "sigmoid", "relu_", "mish"}
 ACTIVATIONS |= {"threshold", "hardswish", "softplus", "silu_", "gelu_"}
@@ -52,6 +52,33 @@ def residual(patient: Patient) -> Iterator[Finding]:
             WARNING,
             f"with all attention results set to zero, outputs moved by {own:.1g} with their token",
         )
+
+
+def normed_residual(patient: Patient) -> Iterator[Finding]:
+    """In a pre-norm block the branch reads the normalised input, and the raw input goes past it.
+
+    In ``x = norm(x); x = x + f(x)`` the size of the input is lost at every branch, and nothing
+    normalises what comes out, as a post-norm block would.
+    """
+    if not is_block(patient):
+        return
+    heard, every = patient.heard.listener, {op.name for op in patient.heard.ops}
+    norms = [op for op in patient.heard.ops if op.name == "native_layer_norm"]
+    past = []
+    for op in patient.heard.ops:
+        if op.name not in {"add", "add_"} or len(list(tensors_in(op.args))) < 2:
+            continue
+        a, b = list(tensors_in(op.args))[:2]
+        for straight, branch in ((a, b), (b, a)):
+            near = heard.ancestors(straight, op.index, VIEWS)
+            far = heard.ancestors(branch, op.index, every)
+            past += [n.index for n in norms if n.index in near and n.index in far]
+    end = heard.ancestors(patient.heard.ops[-1].outs[0], len(patient.heard.ops), VIEWS)
+    if len(norms) > 1 and {n.index for n in norms} == set(past) and not set(past) & set(end):
+        words = (
+            f"all {len(norms)} normalisations feed a branch and go past it too; none ends a block"
+        )
+        yield Finding("residual-normed", WARNING, words)
 
 
 def feed_forward(patient: Patient) -> Iterator[Finding]:

@@ -34,7 +34,8 @@ def scale(patient: Patient) -> Iterator[Finding]:
                 yield Finding("scale-other", WARNING, words)
                 return
             continue
-        if abs(product.factor * width**0.5 - 1) < 0.01:
+        widths = {width, product.width or width}
+        if any(abs(product.factor * w**0.5 - 1) < 0.01 for w in widths):
             continue
         yield _name_scale(patient, product, width)
         return
@@ -200,7 +201,10 @@ def _range(t: Tensor) -> str:
 
 def average(patient: Patient) -> Iterator[Finding]:
     """An average of constants is that constant, at every position."""
-    if not patient.promises.averages or patient.main is None:
+    if patient.main is None:
+        return
+    if not patient.promises.averages:
+        yield from _multiplied(patient)
         return
     axis = patient.out_axis(patient.y)
     if axis is None:
@@ -211,3 +215,21 @@ def average(patient: Patient) -> Iterator[Finding]:
     if float(sizes.max() - sizes.min()) > 1e-3 * float(sizes.max()):
         words = f"ones come out with sizes {float(sizes[0]):.3g} to {float(sizes[-1]):.3g}"
         yield Finding("unnormalised", FAULT, f"{words} from the first position to the last")
+
+
+def _multiplied(patient: Patient) -> Iterator[Finding]:
+    """A sum of constants grows with the number of keys at most; a normaliser that multiplies, more.
+
+    Attention without a normaliser is a design. One whose result grows with the square of the
+    position was multiplied by the normaliser that it should have been divided by.
+    """
+    values = [p for p in patient.roles.get("memory", ()) if patient.name_of(p).startswith("v")]
+    axis = patient.out_axis(patient.y)
+    if not patient.is_qkv or not values or axis is None or not patient.promises.causal:
+        return
+    inputs = {p: v[..., :1, :].expand_as(v).clone() for p, v in patient.base.items()}
+    y = patient.out({**inputs, values[0]: torch.ones_like(inputs[values[0]])})
+    sizes = y.movedim(axis, 0).flatten(1).abs().amax(1)
+    if float(sizes[-1]) > 2 * len(sizes) * float(sizes[0]):
+        words = f"values of 1 come out as {float(sizes[0]):.3g} at the first position and as "
+        yield Finding("unnormalised", FAULT, f"{words}{float(sizes[-1]):.3g} at the last one")
