@@ -245,7 +245,7 @@ class Patient:
         used = {p for places in roles.values() for p in places}
         for place, value in rest.items():
             name = self.name_of(place).lower()
-            if place in used or (value.ndim != 2 and "lengths" not in name):
+            if place in used or (value.ndim != 2 and not self._are_lengths(value, name, roles)):
                 continue
             if self._is_one_a_sample(value, roles):
                 roles.setdefault("each", []).append(place)
@@ -258,6 +258,16 @@ class Patient:
             elif self._is_mask(value, name, roles):
                 other = "memory" in roles and any(w in name for w in MEMORY_NAMES if len(w) > 2)
                 roles.setdefault("memory_padding" if other else "padding", [place])
+
+    def _are_lengths(self, value: Tensor, name: str, roles: dict[str, list]) -> bool:
+        """Whether an argument is the number of real tokens of each sample."""
+        if value.ndim != 1 or value.is_floating_point() or "main" not in roles:
+            return False
+        main = self.given[roles["main"][0]]
+        longest = {main.shape[self._axis(main)]}
+        longest |= {self.given[p].shape[self._axis(self.given[p])] for p in roles.get("memory", ())}
+        fits = value.dtype != torch.bool and len(value) == len(main) and bool((value >= 0).all())
+        return "len" in name or (fits and len(main) > 1 and int(value.max()) in longest)
 
     def _is_one_a_sample(self, value: Tensor, roles: dict[str, list]) -> bool:
         """Whether an argument is one vector for each sample: the query of a pooling, say."""
@@ -273,7 +283,7 @@ class Patient:
         if "main" not in roles:
             return False
         main = self.given[roles["main"][0]]
-        if "lengths" in name and value.ndim == 1:
+        if value.ndim == 1:
             return True
         pairs = [main.shape[:2]] + [self.given[p].shape[:2] for p in roles.get("memory", ())]
         if main.ndim == 4:

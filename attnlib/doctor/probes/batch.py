@@ -107,12 +107,26 @@ def _alone(patient: Patient, lengths: list[int] | None) -> Iterator[Finding]:
             a, b = a.movedim(axis, 1)[keep[:1]], b.movedim(axis, 1)[keep[:1]]
         difference = gap(a, b)
         if difference > 1e-4 * max(1.0, float(together.abs().max())) + 10 * patient.floor:
+            if some is not None and _is_mask_skipped(patient, one, a, axis, keep[:1]):
+                words = "for one sample alone, a mask with padding and one without give the same"
+                yield Finding("padding-ignored", FAULT, words)
+                return
             yield Finding(
                 "samples-mix" if some is None else "mask-head-batch-order",
                 FAULT,
                 f"sample 0 differs by {difference:.2g} alone and with others in the batch",
             )
             return
+
+
+def _is_mask_skipped(
+    patient: Patient, one: Inputs, alone: Tensor, axis: int | None, keep: Tensor
+) -> bool:
+    """Whether a sample alone comes out the same when its mask hides nothing."""
+    free = patient.make(patient.resized(batch=1))
+    masks = {p: free[p] for p in patient.roles.get("padding", ())}
+    y = patient.out({**one, **masks})
+    return gap(y if axis is None else y.movedim(axis, 1)[keep], alone) == 0.0
 
 
 def self_sized(patient: Patient, place: int | str, value: Tensor) -> bool:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attnlib.doctor.findings import FAULT, Finding
-from attnlib.doctor.measure import different, gap, reach
+from attnlib.doctor.measure import different, gap, reach, seen_at_any_scale
 from attnlib.doctor.patient import Inputs, Patient
 from attnlib.doctor.probes.padding import real_part
 from attnlib.doctor.trace import tensors_in
@@ -40,6 +40,19 @@ def memory(patient: Patient) -> Iterator[Finding]:
     elif unseen:
         words = f"tokens {unseen} of a memory of {len(seen)} have no influence on any output"
         yield Finding("memory-truncated", FAULT, words)
+    elif not patient.is_qkv:
+        yield from _seen_in_part(patient)
+
+
+def _seen_in_part(patient: Patient) -> Iterator[Finding]:
+    """Whether a triangle lies on the memory: an output sees it up to its own place only."""
+    pairs = seen_at_any_scale(patient, "memory")
+    if pairs is None or len(pairs) < 3:
+        return
+    ahead = torch.ones_like(pairs, dtype=torch.bool).triu(1)
+    if ahead.any() and float(pairs[ahead].max()) <= 2e-6 < float(pairs[~ahead].min()):
+        words = "no output sees a token of the memory that is further on than its own place"
+        yield Finding("memory-truncated", FAULT, words)
 
 
 def _reaches_another_output(patient: Patient) -> bool:
@@ -57,7 +70,10 @@ def memory_padding(patient: Patient) -> Iterator[Finding]:
     while the memory's says that some tokens are padding, and the other way round: what is hidden
     must follow the memory's mask.
     """
-    if "memory" not in patient.roles or "memory_padding" not in patient.roles:
+    if "memory" not in patient.roles:
+        return
+    yield from _memory_cropped(patient)
+    if "memory_padding" not in patient.roles:
         return
     n, m = patient.sizes.length, patient.sizes.memory
     inputs = patient.make(memory_lengths=[m - 2])
@@ -78,6 +94,21 @@ def memory_padding(patient: Patient) -> Iterator[Finding]:
             return
     words = f"outputs moved by {leak:.2g} when only the memory's padding changed"
     yield Finding("memory-padding-leak", FAULT, words)
+
+
+def _memory_cropped(patient: Patient) -> Iterator[Finding]:
+    """Cut off the padding of a memory whose padding is told by its tokens."""
+    x = patient.main_in(patient.base, "memory")
+    if patient.promises.memory_pad_id is None or x.is_floating_point():
+        return
+    m = patient.sizes.memory
+    inputs = patient.make(memory_lengths=[m - 2])
+    place = patient.roles["memory"][0]
+    short = {**inputs, place: inputs[place][:, : m - 2]}
+    a, b = patient.out(inputs), patient.out(short)
+    if gap(a, b) > 1e-4 * max(float(b.abs().max()), 1e-3) + 10 * patient.floor:
+        words = f"outputs differ by {gap(a, b):.2g} with padding in the memory and without it"
+        yield Finding("memory-padding-leak", FAULT, words)
 
 
 def _moved(patient: Patient, inputs: Inputs, places: range, keep: Tensor | None = None) -> float:

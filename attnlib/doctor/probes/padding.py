@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attnlib.doctor.clues import hides_other_samples, runs, why_padding_leaks
+from attnlib.doctor.clues import runs, why_padding_leaks
 from attnlib.doctor.findings import FAULT, NOTE, WARNING, Finding
 from attnlib.doctor.measure import as_heads, different, gap
 from attnlib.doctor.patient import Inputs, Patient
@@ -67,10 +67,8 @@ def _name(patient: Patient, inputs: Inputs, keep: Tensor) -> tuple[str, str]:
     equal = patient.make(lengths=[patient.sizes.length - 2])
     equal_keep = patient.keep(patient.sizes.batch, patient.sizes.length, [patient.sizes.length - 2])
     same = _moved_by_padding(patient, equal, equal_keep)
-    if same <= 10 * patient.floor or hides_other_samples(patient, inputs, keep):
-        return "mask-head-batch-order", "with one length for all samples it does not happen" if (
-            same <= 10 * patient.floor
-        ) else "some heads hide the padding of another sample"
+    if same <= 10 * patient.floor:
+        return "mask-head-batch-order", "with one length for all samples it does not happen"
     cause, words = why_padding_leaks(patient, inputs, keep)
     if cause == "padding-after-attention" and patient.out_axis(patient.y) is None:
         return _name_pooling(patient, inputs, keep, words)

@@ -9,6 +9,7 @@ from attnlib.doctor.clues import softmax_axis
 from attnlib.doctor.findings import FAULT, NOTE, WARNING, Finding
 from attnlib.doctor.measure import as_heads, gap
 from attnlib.doctor.patient import Patient
+from attnlib.doctor.probes.padding import real_part, some_lengths
 from attnlib.doctor.trace import SOFTMAXES, AttentionCall, Product, tensors_in
 
 
@@ -135,19 +136,22 @@ def asked(patient: Patient) -> Iterator[Finding]:
         return
     more = patient.promises.weights
     plain = {p: v for p, v in patient.base.items() if p not in more}
-    output = patient.call(plain, more=more)
-    y = patient.main_of(output)
-    try:
-        bare = patient.out(plain)
-    except Exception:
-        return
-    difference = gap(y, bare)
-    if difference > 1e-5 * float(bare.abs().max()) + 10 * patient.floor:
-        yield Finding(
-            "weights-change-output",
-            FAULT,
-            f"the output differs by {difference:.2g} when the weights are asked for",
-        )
+    made = {"": (plain, None)}
+    if "padding" in patient.roles:
+        lengths = some_lengths(patient)
+        keep = patient.keep(patient.sizes.batch, patient.sizes.length, lengths)
+        made[", for tokens beside padding,"] = (patient.make(lengths=lengths), keep)
+    for words, (inputs, keep) in made.items():
+        try:
+            both = [patient.out(inputs, more=more), patient.out(inputs)]
+        except Exception:
+            return
+        y, bare = both if keep is None else [real_part(patient, t, keep) for t in both]
+        difference = gap(y, bare)
+        if difference > 1e-5 * float(bare.abs().max()) + 10 * patient.floor:
+            words = f"the output differs by {difference:.2g}{words} when the weights are asked for"
+            yield Finding("weights-change-output", FAULT, words)
+            break
     yield from _shown(patient, plain, more)
 
 
