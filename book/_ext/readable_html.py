@@ -2,6 +2,7 @@
 
 * A picture without a text alternative is a warning, which fails the build.
 * The list of sources gets roles that exist in HTML; an empty corner of a table is no heading.
+* A long name in a table breaks between its words, and not within one.
 """
 
 import re
@@ -11,6 +12,9 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
+CELL = re.compile(r"<t([dh])\b.*?</t\1>", re.DOTALL)
+CODE = re.compile(r'(?<=<span class="pre">)[^<]+')
+END_OF_A_WORD = re.compile(r"(?<=[_.(=/,])(?=\w)|(?<=[a-z])(?=[A-Z])")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -34,4 +38,8 @@ def _mend(app: Sphinx, page: str, template: str, context: dict, doctree) -> None
     if body := context.get("body"):
         body = body.replace('role="doc-biblioentry"', 'role="listitem"')
         body = re.sub(r"<th\b[^>]*>\s*(<p>\s*</p>)?\s*</th>", "<td></td>", body)
-        context["body"] = body
+        context["body"] = CELL.sub(_let_code_break, body)
+
+
+def _let_code_break(cell: re.Match) -> str:
+    return CODE.sub(lambda code: END_OF_A_WORD.sub("<wbr>", code[0]), cell[0])
