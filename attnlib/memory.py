@@ -41,7 +41,7 @@ def saved_bytes(run: Callable[[], object], *, leave_out: Iterable[Tensor | nn.Mo
 
     def pack(tensor: Tensor) -> Tensor:
         if _address(tensor) not in known:
-            saved[_address(tensor)] = tensor.untyped_storage()
+            saved[_address(tensor)] = _here(tensor).untyped_storage()
         return tensor
 
     with saved_tensors_hooks(pack, lambda tensor: tensor):
@@ -130,4 +130,9 @@ def _tensors(things: Iterable[Tensor | nn.Module]) -> Iterable[Tensor]:
 
 
 def _address(tensor: Tensor) -> tuple[torch.device, int]:
-    return tensor.device, tensor.untyped_storage().data_ptr()
+    return tensor.device, _here(tensor).untyped_storage().data_ptr()
+
+
+def _here(tensor: Tensor) -> Tensor:
+    """The part that this process holds, if a tensor is dealt out to several (a ``DTensor``)."""
+    return getattr(tensor, "_local_tensor", tensor)

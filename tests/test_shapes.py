@@ -30,6 +30,7 @@ FILES = [
     "test_generate.py",
     "test_t5.py",
     "test_tiled.py",
+    "test_linformer.py",
     "test_bigbird.py",
     "test_longformer.py",
 ]
