@@ -21,6 +21,8 @@ BROKEN = {("qkv", "wrong_axis"): 2, ("qkv", "broken"): 2}
 RIGHT |= {("cross", "ask_by_loops"): 2}
 RIGHT |= {("causal", name): 2 for name in ("mask_before", "mask_after_and_divide", "fourth")}
 BROKEN |= {("causal", name): 2 for name in ("mask_after", "first", "second", "third")}
+RIGHT |= {("causal", "causal_attention"): 2}
+CAUSAL = {("causal", "causal_attention")}  # these bring a causal mask of their own
 DIMENSIONS = RIGHT | BROKEN
 NAMES = ({"q", "query"}, {"k", "key"}, {"v", "value"})
 
@@ -69,7 +71,7 @@ def load(chapter, name):
         output = result[0] if isinstance(result, tuple) else result
         return output[0] if batched else output
 
-    attend.wants_mask = "mask" in function.__code__.co_varnames
+    attend.is_causal = "mask" in function.__code__.co_varnames or (chapter, name) in CAUSAL
     return attend
 
 
@@ -77,7 +79,7 @@ def reference(attend, q, k, v):
     from attnlib.functional import attention
     from attnlib.masks import causal_mask
 
-    mask = causal_mask(q.shape[-2], k.shape[-2]) if attend.wants_mask else None
+    mask = causal_mask(q.shape[-2], k.shape[-2]) if attend.is_causal else None
     return attention(q, k, v, mask=mask)[0]
 
 
