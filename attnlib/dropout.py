@@ -38,9 +38,11 @@ class Dropout(nn.Dropout):
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Drop some of the numbers, in training only."""
+        if not self.training:
+            return x
         dropped = round(self.p * _STEPS)
         is_cpu = x.device.type == "cpu" and not torch.compiler.is_compiling()
-        if not self.training or dropped in (0, _STEPS) or not is_cpu:
+        if dropped in (0, _STEPS) or not is_cpu:
             return super().forward(x)
         keep = _random_int16(x) >= dropped - _STEPS // 2
         return torch.where(keep, x, 0.0) * (_STEPS / (_STEPS - dropped))

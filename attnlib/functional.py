@@ -209,7 +209,8 @@ def split_heads(
         raise ValueError(
             f"a width of {x.shape[-1]} does not split into n_heads={n_heads} equal heads"
         )
-    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)  # (B, L, H·Dh) -> (B, H, L, Dh)
+    batch, length, width = x.shape
+    return x.view(batch, length, n_heads, width // n_heads).transpose(1, 2)  # (B, H, L, Dh)
 
 
 def merge_heads(

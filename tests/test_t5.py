@@ -369,6 +369,21 @@ def test_padding_of_the_target_changes_nothing(side):
     assert same == (side == "behind")  # what is behind is the future
 
 
+def test_a_target_with_padding_in_front_is_written_as_it_would_be_alone():
+    model, source, target = model_of(), ids_for(), ids_for(length=Q_LEN)
+    padding = torch.tensor([2, 0, 1])
+    with torch.no_grad():
+        cache = model.start(source, max_len=Q_LEN)
+        pieces = target[:, :3], target[:, 3:4], target[:, 4:]
+        each = [model.decode(piece, padding=padding, cache=cache) for piece in pieces]
+        output = torch.cat(each, dim=1)
+        for i, n in enumerate(padding):
+            assert_close(output[i, n:], model(source[[i]], target[i, n:][None])[0])
+        assert not torch.allclose(output[0, 2:], model(source, target)[0, 2:])
+    with pytest.raises(ValueError, match="padding must say one number for each of 3 texts"):
+        model.decode(target, model.encode(source), padding=padding[:2])
+
+
 def test_sequences_of_a_batch_do_not_mix():
     model, source, target = model_of(), ids_for(), ids_for(length=Q_LEN)
     before = model(source, target)

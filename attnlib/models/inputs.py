@@ -34,10 +34,11 @@ def check_ids(name: str, ids: Tensor, vocab_size: int | None = None) -> None:
         )
     if vocab_size is None or ids.device.type != "cpu" or not can_be_read(ids):
         return  # on an accelerator, looking would make the host wait
-    if ids.min() < 0 or ids.max() >= vocab_size:
+    least, most = (end.item() for end in ids.aminmax())
+    if least < 0 or most >= vocab_size:
         raise ValueError(
             f"{name} must lie in 0 to {vocab_size - 1}, as vocab_size={vocab_size}, got ids from "
-            f"{ids.min()} to {ids.max()}"
+            f"{least} to {most}"
         )
 
 

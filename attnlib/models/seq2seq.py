@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attnlib.checks import check_sizes
+from attnlib.dropout import Dropout
 from attnlib.masks import padding_mask
 from attnlib.models.inputs import check_ids
 from attnlib.recurrent import GRU, AdditiveAttention, Recurrent
@@ -156,7 +157,7 @@ class Encoder(nn.Module):
     ) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocab_size, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.reader = reader
 
     def forward(self, ids: Int[Tensor, "batch k_len"], lengths: Int[Tensor, " batch"]) -> Encoded:
@@ -226,7 +227,7 @@ class Decoder(nn.Module):
                 f"than d_model={d_model}, got {writer.cell.d_input}"
             )
         self.tokens = nn.Embedding(vocab_size, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.context = context
         self.writer = writer
         self.to_first_state = nn.ModuleList(

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from attnlib.cache import KeysAndValues, KVCache, LayerCache
 from attnlib.checks import check_sizes
+from attnlib.dropout import Dropout
 from attnlib.layers import FeedForward, GatedFeedForward, MultiHeadAttention, PreNorm
 from attnlib.models.encoder_decoder import shift_right
 from attnlib.models.inputs import check_ids, decoder_mask, encoder_mask
@@ -113,7 +114,7 @@ class T5Layer(nn.Module):
         self.around_cross_attention = residual() if crosses else None
         feed_forward = GatedFeedForward if config.gated else FeedForward
         bend = nn.GELU(approximate="tanh") if config.gated else nn.ReLU()
-        bend = nn.Sequential(bend, nn.Dropout(config.dropout))  # T5 drops in between, too
+        bend = nn.Sequential(bend, Dropout(config.dropout))  # T5 drops in between, too
         self.feed_forward = feed_forward(config.d_model, config.d_ff, activation=bend, bias=False)
         self.around_feed_forward = residual()
 
@@ -183,7 +184,7 @@ class T5Stack(nn.Module):
             T5Layer(config, crosses=is_decoder) for _ in range(config.n_layers)
         )
         self.norm = nn.RMSNorm(config.d_model, eps=_EPS)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(
         self,
@@ -356,6 +357,7 @@ class T5(nn.Module):
         memory: Float[Tensor, "batch k_len d_model"] | None = None,
         *,
         memory_mask: Bool[Tensor, "#batch #heads #q_len k_len"] | None = None,
+        padding: Int[Tensor, " batch"] | None = None,
         mask: Bool[Tensor, "#batch #heads #q_len #total_len"] | None = None,
         cache: KVCache | None = None,
     ) -> Float[Tensor, "batch q_len vocab_size"]:
@@ -365,21 +367,26 @@ class T5(nn.Module):
             ids: The target from the pad token on; with a cache, only what is new of it.
             memory: From :meth:`encode`, if there is no cache.
             memory_mask: ``True`` where a token of the source may be seen, if there is no cache.
-            mask: Hides more than the future. With a cache its keys are all tokens so far.
+            padding: How many tokens of padding stand in front of each target, the same numbers in
+                every call with one cache. Nobody sees them; distances are the same without them.
+            mask: Hides more than the future and that padding. With a cache its keys are all tokens
+                so far.
             cache: From :meth:`start`, under ``torch.no_grad()``; the keys and values of ``ids``
                 are added to it.
 
         Returns:
-            Logits, in nats.
+            Logits, in nats. Those of padding mean nothing.
 
         Raises:
-            TypeError: If a mask is not boolean.
+            TypeError: If a mask is not boolean, or ``padding`` is not a tensor of whole numbers.
             ValueError: If ``ids`` is not 2-D or holds no token, there is neither a memory nor a
-                cache, a shape does not fit, or the cache is full.
+                cache, ``padding`` is not one number for each target, 0 or more, a shape does not
+                fit, or the cache is full.
         """
         check_ids("ids", ids, self.config.vocab_size)
         start = 0 if cache is None else cache.length
-        mask = decoder_mask(ids, self.config.n_heads, offset=start, mask=mask)
+        heads = self.config.n_heads
+        mask = decoder_mask(ids, heads, offset=start, padding=padding, mask=mask)
         x = self.decoder(self.tokens(ids), memory, mask=mask, memory_mask=memory_mask, cache=cache)
         if self.config.tied:
             x = x * self.config.d_model**-0.5

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlib.checks import check_module, check_sizes, check_tensor
+from attnlib.dropout import Dropout
 from attnlib.layers import EncoderLayer, PreNorm
 from attnlib.positions import LearnedEncoding, Positions
 
@@ -97,7 +98,7 @@ class Vit(nn.Module):
         self.embed = nn.Linear(config.n_channels * config.patch_size**2, config.d_model)
         self.class_token = nn.Parameter(torch.zeros(config.d_model))  # 0 as in the authors' code
         self.positions = None if acts_inside else positions
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(
             EncoderLayer(
                 config.d_model,

@@ -43,8 +43,8 @@ MUTANTS = [
     Mutant(
         "Dropout",
         "drops in evaluation, too",
-        "        if not self.training or dropped in",
-        "        if dropped in",
+        "        if not self.training:\n            return x\n",
+        "",
         "the classic",
     ),
     Mutant(

@@ -313,22 +313,22 @@ MUTANTS = [
     Mutant(
         "split_heads",
         "heads are not cut, but dealt",
-        "    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)  #",
+        "    return x.view(batch, length, n_heads, width // n_heads).transpose(1, 2)  #",
         "    return x.unflatten(-1, (-1, n_heads)).permute(0, 3, 1, 2)  #",
         "each head gets every n-th number",
     ),
     Mutant(
         "split_heads",
         "positions and heads are mixed",
-        "    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)  #",
+        "    return x.view(batch, length, n_heads, width // n_heads).transpose(1, 2)  #",
         "    return x.reshape(x.shape[0], n_heads, x.shape[1], -1)  #",
         "view in place of a transpose: the shape is right",
     ),
     Mutant(
         "split_heads",
         "a copy",
-        "    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)  #",
-        "    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2).contiguous()  #",
+        "    return x.view(batch, length, n_heads, width // n_heads).transpose(1, 2)  #",
+        "    return x.view(batch, length, n_heads, -1).transpose(1, 2).contiguous()  #",
         "a habit: memory traffic for nothing",
     ),
     Mutant(

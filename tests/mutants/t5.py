@@ -86,7 +86,7 @@ MUTANTS = [
     Mutant(
         "T5Layer",
         "no dropout between the two maps",
-        "bend = nn.Sequential(bend, nn.Dropout(config.dropout))  #",
+        "bend = nn.Sequential(bend, Dropout(config.dropout))  #",
         "bend = nn.Sequential(bend)  #",
         "most Transformers have none there",
     ),
@@ -165,8 +165,8 @@ MUTANTS = [
     Mutant(
         "T5",
         "the decoder is not causal",
-        "mask = decoder_mask(ids, self.config.n_heads, offset=start, mask=mask)",
-        "mask = mask if cache is None else decoder_mask(ids, self.config.n_heads, offset=start, "
+        "mask = decoder_mask(ids, heads, offset=start, padding=padding, mask=mask)",
+        "mask = mask if cache is None else decoder_mask(ids, heads, offset=start, padding=padding, "
         "mask=mask)",
         "with a cache it can't cheat",
     ),
