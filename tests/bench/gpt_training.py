@@ -8,6 +8,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from gpt_pair import NanoGPT, gpt_pair
+from gpt_peers import MAKERS, peer_of, version_of
 from measure import Effort, Table, check_equal, time_rounds, training_step
 from torch import Tensor, nn
 
@@ -27,7 +28,11 @@ def run(effort: Effort, quick: bool) -> list[Table]:
     config = GPTConfig(97, 16, 2, 2, 32, max_len=8) if quick else CONFIG
     text = torch.randint(config.vocab_size, (2 if quick else BATCH, config.max_len + 1))
     sizes = f"{config.n_layers} layers, d {config.d_model}, {len(text)} x {config.max_len} tokens"
-    return [_against_peers(config, text, effort, sizes), _bf16(config, text, effort, sizes)]
+    return [
+        _against_peers(config, text, effort, sizes),
+        _against_libraries(config, text, effort, sizes),
+        _bf16(config, text, effort, sizes),
+    ]
 
 
 def _against_peers(config: GPTConfig, text: Tensor, effort: Effort, sizes: str) -> Table:
@@ -59,6 +64,41 @@ def _against_peers(config: GPTConfig, text: Tensor, effort: Effort, sizes: str) 
         table.promise(
             f"MB kept, dropout {dropout}, over nanoGPT", kept["ours"] / kept["nanoGPT"], 1
         )
+    return table
+
+
+def _against_libraries(config: GPTConfig, text: Tensor, effort: Effort, sizes: str) -> Table:
+    table = Table(
+        "Time of a training step over that of other libraries' GPTs, which have equal sizes but "
+        f"not equal outputs: {sizes}",
+        [
+            "library",
+            "version",
+            "dropout",
+            "its parameters / ours",
+            "its ms",
+            "ours / its",
+            "rounds",
+        ],
+    )
+    for library in MAKERS:
+        for dropout in BARS:
+            sized = dataclasses.replace(config, dropout=dropout)
+            peer = peer_of(library, sized)
+            if peer is None:
+                why = "it has none" if dropout and version_of(library) != "not installed" else "-"
+                table.add(library, version_of(library), dropout, why, "-", "-", "-")
+                continue
+            models = {"ours": gpt_pair(sized)[0], library: peer}
+            ours, its = (sum(p.numel() for p in m.parameters()) for m in models.values())
+            steps = {n: training_step(partial(_loss, m, text), m) for n, m in models.items()}
+            rounds = time_rounds(steps, effort)
+            ratio = rounds.ratio("ours", library)
+            table.add(
+                library, version_of(library), dropout, f"{its / ours:.3f}",
+                rounds.milliseconds(library), ratio, rounds.count(),
+            )  # fmt: skip
+            table.promise(f"a step with dropout {dropout} over {library}", ratio.median, 1)
     return table
 
 

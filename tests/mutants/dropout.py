@@ -65,8 +65,8 @@ MUTANTS = [
     Mutant(
         "Dropout",
         "a share near 1 divides by 0",
-        "or dropped in (0, _STEPS) or",
-        "or self.p in (0, 1) or",
+        "if dropped in (0, _STEPS) or",
+        "if self.p in (0, 1) or",
         "a share is rounded",
     ),
 ]
