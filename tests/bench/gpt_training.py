@@ -13,7 +13,7 @@ from measure import Effort, Table, check_equal, time_rounds, training_step
 from torch import Tensor, nn
 
 from attnlib.memory import saved_bytes
-from attnlib.models.gpt import GPTConfig, gpt_state_from_hugging_face
+from attnlib.models.gpt import GPT, GPTConfig, gpt_state_from_hugging_face
 
 CONFIG = GPTConfig(1024, d_model=256, n_heads=4, n_layers=4, d_ff=1024, max_len=256)
 BATCH = 16
@@ -89,7 +89,8 @@ def _against_libraries(config: GPTConfig, text: Tensor, effort: Effort, sizes: s
                 why = "it has none" if dropout and version_of(library) != "not installed" else "-"
                 table.add(library, version_of(library), dropout, why, "-", "-", "-")
                 continue
-            models = {"ours": gpt_pair(sized)[0], library: peer}
+            same_bend = GPT(sized, activation=nn.GELU())  # theirs is exact as well, not by tanh
+            models = {"ours": same_bend, library: peer}
             ours, its = (sum(p.numel() for p in m.parameters()) for m in models.values())
             steps = {n: training_step(partial(_loss, m, text), m) for n, m in models.items()}
             rounds = time_rounds(steps, effort)
