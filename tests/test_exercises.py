@@ -5,22 +5,13 @@ them, and share no code with the graders.
 """
 
 import inspect
-from importlib import import_module
-from pathlib import Path
 
 import pytest
+from kill_table import RIGHT, WRONG, name_of, parts, table, verdicts
 
 from attnlib.exercises import check, exercises
 
-CHAPTERS = sorted(p.stem for p in (Path(__file__).parent / "exercises").glob("[a-z]*.py"))
-SOLUTIONS = {chapter: import_module(f"exercises.{chapter}") for chapter in CHAPTERS}
-RIGHT = {name: each for one in SOLUTIONS.values() for name, each in one.RIGHT.items()}
-WRONG = {name: each for one in SOLUTIONS.values() for name, each in one.WRONG.items()}
 NAMES = [exercise.name for exercise in exercises()]
-
-
-def name_of(solution):
-    return getattr(solution, "__name__", type(solution).__name__)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -37,15 +28,16 @@ def test_no_solution_is_of_an_unknown_exercise():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_right_solutions_are_accepted(name):
-    verdicts = {name_of(solution): check(name, solution) for solution in RIGHT[name]}
-    assert {who: verdict.what for who, verdict in verdicts.items() if not verdict.ok} == {}
+    right, _ = verdicts(name)
+    said = {name_of(s): v.what for s, v in zip(RIGHT[name], right, strict=True) if not v.ok}
+    assert said == {}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_wrong_solutions_are_rejected_each_for_its_own_reason(name):
+    _, wrong = verdicts(name)
     lines = code_lines(RIGHT[name])
-    for solution, diagnosis in WRONG[name]:
-        verdict = check(name, solution, hints=0)
+    for (solution, diagnosis), verdict in zip(WRONG[name], wrong, strict=True):
         assert (name_of(solution), verdict.ok) == (name_of(solution), False)
         assert (name_of(solution), verdict.diagnosis) == (name_of(solution), diagnosis)
         assert not [line for line in lines if line in squeezed(str(verdict))]
@@ -60,19 +52,17 @@ def test_each_suspect_is_told_from_all_others_and_gives_nothing_away(exercise):
     assert not [line for line in code_lines(RIGHT[exercise.name]) if line in told]
 
 
+def test_the_table_of_the_page_is_the_one_of_today():
+    assert parts()[1] == table(), "python tests/kill_table.py --write"
+
+
 def squeezed(text):
     return "".join(text.split())
 
 
 def code_lines(solutions):
     """The lines of code in right solutions that would give something away."""
-    sources = [
-        inspect.getsource(s if inspect.isroutine(s) or inspect.isclass(s) else type(s))
-        for s in solutions
-    ]
-    lines = {
-        squeezed(line).removeprefix("return") for source in sources for line in source.splitlines()
-    }
-    return {
-        line for line in lines if len(line) > 11 and not line.startswith(("def", "class", "for"))
-    }
+    things = [s if inspect.isroutine(s) or inspect.isclass(s) else type(s) for s in solutions]
+    every = (line for thing in things for line in inspect.getsource(thing).splitlines())
+    lines = {squeezed(line).removeprefix("return") for line in every}
+    return {x for x in lines if len(x) > 11 and not x.startswith(("def", "class", "for"))}

@@ -329,16 +329,16 @@ ONE, NAN, INFINITE = torch.ones(2), torch.tensor([1.0, torch.nan]), torch.tensor
 )
 def test_differences_are_found_and_named(got, due, kind):
     found = difference(got, due)
-    assert (found and found.kind) == kind
-    assert found is None or found.words
+    assert (found and found.key) == kind
+    assert found is None or found.says
 
 
 def test_a_difference_says_where():
     due = torch.zeros(2, 3)
     due[1, 2] = 0.25
-    words = difference(torch.zeros(2, 3), due).words
+    words = difference(torch.zeros(2, 3), due).says
     assert words == "1 of 6 numbers are off; at (1, 2) it has 0, due 0.25"
-    assert difference(ONE.bool(), ~ONE.bool()).words.endswith("at (0,) it has True, due False")
+    assert difference(ONE.bool(), ~ONE.bool()).says.endswith("at (0,) it has True, due False")
     assert difference(ONE, ONE + 1e-4, size=100) is None
 
 

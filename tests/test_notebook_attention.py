@@ -15,8 +15,8 @@ from torch.testing import assert_close
 
 BOOK = Path(__file__).parents[1] / "book"
 
-# How many dimensions their tensors have: 2 for one sequence, 3 with a batch.
-RIGHT = {("qkv", "attend_by_loops"): 2, ("qkv", "attend"): 3}
+# How many dimensions their tensors have: 2 for one sequence, 3 with a batch, 4 with heads too.
+RIGHT = {("qkv", "attend_by_loops"): 2, ("qkv", "attend"): 3, ("qkv", "masked_attend"): 4}
 BROKEN = {("qkv", "wrong_axis"): 2, ("qkv", "broken"): 2}
 RIGHT |= {("cross", "ask_by_loops"): 2}
 RIGHT |= {("causal", name): 2 for name in ("mask_before", "mask_after_and_divide", "fourth")}
@@ -66,10 +66,10 @@ def load(chapter, name):
 
         wants_mask = "mask" in function.__code__.co_varnames[: function.__code__.co_argcount]
         mask = {"mask": causal_mask(q.shape[-2], k.shape[-2])} if wants_mask else {}
-        batched = DIMENSIONS[chapter, name] == 3
-        result = function(*(x[None] if batched else x for x in (q, k, v)), **mask)
+        axes = DIMENSIONS[chapter, name] - 2
+        result = function(*(x[(None,) * axes] for x in (q, k, v)), **mask)
         output = result[0] if isinstance(result, tuple) else result
-        return output[0] if batched else output
+        return output[(0,) * axes]
 
     attend.is_causal = "mask" in function.__code__.co_varnames or (chapter, name) in CAUSAL
     return attend

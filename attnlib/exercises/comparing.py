@@ -1,10 +1,11 @@
 """How what came differs from what was due, in words."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from attnlib.exercises.exercise import Complaint
 
 # Of the largest number due. Twice what the right ways of writing an exercise differ by, and more.
 TOLERANCE = {
@@ -15,25 +16,7 @@ TOLERANCE = {
 }
 
 
-@dataclass(frozen=True)
-class Difference:
-    """One difference.
-
-    Args:
-        kind: ``"returns-none"``, ``"wrong-type"``, ``"wrong-shape"``, ``"wrong-dtype"``,
-            ``"not-finite"``, ``"loses-precision"`` or ``"differs"``.
-        words: The evidence.
-
-    Example:
-        >>> difference(torch.zeros(2), torch.ones(2)).kind
-        'differs'
-    """
-
-    kind: str
-    words: str
-
-
-def difference(got: Any, due: Any, *, size: float = 1e-3) -> Difference | None:
+def difference(got: Any, due: Any, *, size: float = 1e-3) -> Complaint | None:
     """Compare two results: tensors, numbers, text, or tuples, lists and dicts of these.
 
     Args:
@@ -42,16 +25,17 @@ def difference(got: Any, due: Any, *, size: float = 1e-3) -> Difference | None:
         size: Rounding is measured against the largest number due, or against this if it is larger.
 
     Returns:
-        The first difference, or None.
+        The first difference, or None. Its key is ``returns-none``, ``wrong-type``, ``wrong-shape``,
+        ``wrong-dtype``, ``not-finite``, ``loses-precision`` or ``differs``.
 
     Example:
-        >>> difference(torch.zeros(2, 3), torch.zeros(3, 2)).words
+        >>> difference(torch.zeros(2, 3), torch.zeros(3, 2)).says
         'it returned the shape (2, 3), and (3, 2) was due'
         >>> difference(1.0, 1.0 + 1e-12) is None
         True
     """
     if got is None and due is not None:
-        return Difference("returns-none", "it returned None: a return may be missing")
+        return Complaint("returns-none", "it returned None: a return may be missing")
     if isinstance(due, Tensor):
         return _between_tensors(got, due, size)
     if isinstance(due, bool | int | float):
@@ -67,17 +51,17 @@ def difference(got: Any, due: Any, *, size: float = 1e-3) -> Difference | None:
         return next((part for part in parts if part is not None), None)
     if type(got) is not type(due):
         return _type(got, f"{type(due).__name__}")
-    return None if got == due else Difference("differs", f"it returned {got!r}, {due!r} was due")
+    return None if got == due else Complaint("differs", f"it returned {got!r}, {due!r} was due")
 
 
-def _type(got: Any, due: str) -> Difference:
+def _type(got: Any, due: str) -> Complaint:
     kind = type(got).__name__
     if isinstance(got, tuple | list):
         kind = f"a {kind} of {len(got)}"
-    return Difference("wrong-type", f"it returned {kind}, and {due} was due")
+    return Complaint("wrong-type", f"it returned {kind}, and {due} was due")
 
 
-def _between_numbers(got: Any, due: float) -> Difference | None:
+def _between_numbers(got: Any, due: float) -> Complaint | None:
     if isinstance(got, Tensor) and got.ndim == 0:
         got = got.item()
     if isinstance(got, bool) != isinstance(due, bool) or not isinstance(got, bool | int | float):
@@ -85,17 +69,17 @@ def _between_numbers(got: Any, due: float) -> Difference | None:
     if abs(got - due) <= 1e-6 * max(1.0, abs(due)):  # NaN compares as unequal
         return None
     mine, right = (f"{x}" if isinstance(x, bool) else f"{x:.4g}" for x in (got, due))
-    return Difference("differs", f"it returned {mine}, and {right} was due")
+    return Complaint("differs", f"it returned {mine}, and {right} was due")
 
 
-def _between_tensors(got: Any, due: Tensor, size: float) -> Difference | None:
+def _between_tensors(got: Any, due: Tensor, size: float) -> Complaint | None:
     if not isinstance(got, Tensor):
         return _type(got, "a tensor")
     if got.shape != due.shape:
         words = f"it returned the shape {tuple(got.shape)}, and {tuple(due.shape)} was due"
-        return Difference("wrong-shape", words)
+        return Complaint("wrong-shape", words)
     if got.dtype != due.dtype:
-        return Difference("wrong-dtype", f"it returned {got.dtype}, and {due.dtype} was due")
+        return Complaint("wrong-dtype", f"it returned {got.dtype}, and {due.dtype} was due")
     if not due.is_floating_point():
         return _of_entries("differs", got != due, got, due)
     got, exact = got.detach().double(), due.detach().double()
@@ -111,7 +95,7 @@ def _between_tensors(got: Any, due: Tensor, size: float) -> Difference | None:
     return _of_entries("loses-precision" if rounded else "differs", wrong, got, exact)
 
 
-def _of_entries(kind: str, wrong: Tensor, got: Tensor, due: Tensor) -> Difference | None:
+def _of_entries(kind: str, wrong: Tensor, got: Tensor, due: Tensor) -> Complaint | None:
     """How many entries are wrong, and the first of them."""
     if not wrong.any():
         return None
@@ -122,4 +106,4 @@ def _of_entries(kind: str, wrong: Tensor, got: Tensor, due: Tensor) -> Differenc
         mine, right = f"{got[place].item():.12g}", f"{due[place].item():.12g}"
     at = f" at {place}" if place else ""
     words = f"{int(wrong.sum())} of {wrong.numel()} numbers are off;{at} it has {mine}, due {right}"
-    return Difference(kind, words)
+    return Complaint(kind, words)

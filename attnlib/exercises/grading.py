@@ -24,7 +24,7 @@ from attnlib.exercises import (
     rnn_limits,
     variants,
 )
-from attnlib.exercises.comparing import Difference, difference
+from attnlib.exercises.comparing import difference
 from attnlib.exercises.exercise import Case, Complaint, Exercise, Suspect
 from attnlib.exercises.verdict import Verdict
 
@@ -199,13 +199,13 @@ class _Outcome:
     error: BaseException | None
     changed: tuple[str, ...]
 
-    def difference(self, due: "_Outcome") -> Difference | None:
+    def difference(self, due: "_Outcome") -> Complaint | None:
         """How it differs from another outcome."""
         if self.error is None and due.error is None:
             return difference(self.value, due.value)
         if self.error is not None and due.error is not None:
             return None
-        return Difference("raises", f"it raises {_short(self.error or due.error)}")
+        return Complaint("raises", f"it raises {_short(self.error or due.error)}")
 
 
 def _short(error: BaseException | None) -> str:
@@ -324,7 +324,7 @@ def _wrong_output(
     if not wrong:
         return None
     case, what = cases[wrong[0]], found[wrong[0]]
-    evidence = f"Wrong first for {case.words}: {what.words}."
+    evidence = f"Wrong first for {case.words}: {what.says}."
     suspect, is_all = _named_suspect(exercise, cases, outcomes, wrong)
     if suspect:
         rest = "" if is_all else " There is more that is wrong, too."
@@ -332,8 +332,8 @@ def _wrong_output(
     changed = _changed_inputs(cases, outcomes)
     if changed:
         return Complaint(changed.key, f"{changed.says} {evidence}")
-    if wrong[0] == 0 or what.kind in ("wrong-dtype", "loses-precision"):
-        return Complaint(what.kind, f"No known mistake explains it. {evidence}")
+    if wrong[0] == 0 or what.key in ("wrong-dtype", "loses-precision"):
+        return Complaint(what.key, f"No known mistake explains it. {evidence}")
     right = f"It is right in {len(cases) - len(wrong)} of {len(cases)} cases."
     return Complaint(f"fails-at-{case.key}", f"{right} {evidence}")
 
@@ -399,9 +399,9 @@ def _wrong_gradient(exercise: Exercise, solution: Callable, cases: list[Case]) -
                 return Complaint("no-gradient", says)
             found = None if mine is None else difference(mine, right, size=10 * size)
             if found:
-                key = "nan-gradient" if found.kind == "not-finite" else "wrong-gradient"
+                key = "nan-gradient" if found.key == "not-finite" else "wrong-gradient"
                 says = f"The result is right, but the gradient of {name} is not ({case.words})"
-                return Complaint(key, f"{says}: {found.words}.")
+                return Complaint(key, f"{says}: {found.says}.")
     return None
 
 
