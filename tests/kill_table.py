@@ -52,7 +52,7 @@ def table():
         diagnoses = len({v.diagnosis for v in wrong if not v.ok})
         counts = f"{accepted} of {len(right)}", f"{rejected} of {len(wrong)}", diagnoses
         rows.append(
-            (f"`{exercise.name}`", exercise.chapter, exercise.difficulty, exercise.minutes, *counts)
+            (exercise.name, exercise.chapter, exercise.difficulty, exercise.minutes, *counts)
         )
         sums = [
             a + b for a, b in zip(sums, (accepted, len(right), rejected, len(wrong)), strict=True)
