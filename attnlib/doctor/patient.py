@@ -3,6 +3,7 @@
 import copy
 import functools
 import inspect
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ Inputs = dict[int | str, Any]  # by position or by name
 MEMORY_NAMES = {"memory", "mem", "src", "source", "context", "ctx", "kv", "key", "k", "encoder"}
 MEMORY_NAMES |= {"enc", "enc_out", "encoder_output", "encoder_hidden_states", "encoder_out"}
 MEMORY_NAMES |= {"value", "values", "v", "keys", "source_states", "cond", "image"}
+DECODER_NAMES = ("decoder", "tgt", "trg", "target")
 HIDE_NAMES = ("key_padding_mask", "pad", "hide", "hidden", "ignore")
 DOCUMENT_NAMES = ("doc", "seg", "packed", "cu_seq", "sequence_id")
 PRIMES = (7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)
@@ -227,6 +229,8 @@ class Patient:
         """Tell queries from memory: by promise, by identity, by name, or by order."""
         if "main" not in roles and sequences:
             named = [p for p in sequences if self.name_of(p).lower() not in MEMORY_NAMES]
+            decoder = [p for p in named if self.name_of(p).lower().startswith(DECODER_NAMES)]
+            named = decoder or named
             first = named[0] if named and len({id(self.given[p]) for p in sequences}) > 1 else None
             roles["main"] = [sequences[0] if first is None else first]
         if "main" not in roles:
@@ -523,6 +527,8 @@ class Patient:
             old = self.given_sizes
             if value.shape[-2:] == (old.length, old.length) and sizes.length != old.length:
                 inputs[place] = _regrown(value, sizes.length)
+            elif value.ndim > 2 and value.shape[0] == old.batch and value.dtype == torch.bool:
+                inputs[place] = _regrown_mask(value, old, sizes)
             elif value.ndim == 2 and value.shape == (old.batch, old.length):
                 row = value[:1] if sizes.length == old.length else value[:1, :1]
                 inputs[place] = row.expand(sizes.batch, sizes.length).clone()
@@ -536,10 +542,16 @@ class Patient:
         """A copy that no earlier call has touched, or itself if it cannot be copied."""
         if not self.is_module:
             return self.called
+        copies: dict[int, Any] = {}
         try:
-            return copy.deepcopy(self.called)
+            copied = copy.deepcopy(self.called, copies)
         except Exception:
             return self.called
+        for part in copied.modules():
+            for name, value in vars(part).items():
+                if isinstance(value, types.FunctionType) and value.__closure__:
+                    vars(part)[name] = _with_copies(value, copies)
+        return copied
 
     def working(self) -> Any:
         """The copy that the probes share; a new one for each run if calls leave traces."""
@@ -716,6 +728,23 @@ class Patient:
         return replace(self.sizes, **changes)
 
 
+def _with_copies(function: types.FunctionType, copies: dict[int, Any]) -> types.FunctionType:
+    """A function whose closure holds copies of what it held: ``deepcopy`` does not look there."""
+    cells = [
+        types.CellType(copies.get(id(c.cell_contents), c.cell_contents))
+        for c in function.__closure__
+    ]
+    made = types.FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        tuple(cells),
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
 def _looks_packed(value: Tensor) -> bool:
     """Whether whole numbers rise by one from run to run: the document that each token is from."""
     if value.shape[1] < 2:
@@ -741,6 +770,18 @@ def _rows_changed(old: Tensor, new: Tensor, axis: int) -> Tensor:
     if old.shape != new.shape:
         return torch.zeros(0, dtype=torch.bool)
     return (old != new).movedim(axis, 0).flatten(1).any(1)
+
+
+def _regrown_mask(mask: Tensor, old: Sizes, new: Sizes) -> Tensor:
+    """A mask with a batch axis, such as (batch, 1, keys), in another size: its first sample's."""
+    mask = mask[:1].expand(new.batch, *mask.shape[1:])
+    for axis in range(1, mask.ndim):
+        for before, after in ((old.memory, new.memory), (old.length, new.length)):
+            if mask.shape[axis] == before != after:
+                mask = mask.narrow(axis, 0, 1)
+                mask = mask.expand(*[after if i == axis else -1 for i in range(mask.ndim)])
+                break
+    return mask.clone()
 
 
 def _regrown(mask: Tensor, length: int) -> Tensor:

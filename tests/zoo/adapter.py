@@ -66,7 +66,7 @@ def examine_case(build: Any, example_inputs: Any, intent: dict[str, Any], seed: 
     args, kwargs = example_inputs()
     names = list(inspect.signature(getattr(module, "forward", module)).parameters)
     promises = {COPIED[k]: v for k, v in intent.items() if k in COPIED and v is not None}
-    promises |= who_sees_whom(intent) | reach(intent) | sequences(intent, args, names)
+    promises |= who_sees_whom(intent) | reach(intent) | sequences(intent, args, names, kwargs)
     promises |= mask(intent.get("mask"), args, kwargs, names) | pads(intent) | numbers(intent)
     asks = re.match(r"(\w+)=(\w+)", str(intent.get("weights") or ""))
     if asks:
@@ -116,7 +116,9 @@ def reach(intent: dict[str, Any]) -> dict[str, Any]:
     return promises
 
 
-def sequences(intent: dict[str, Any], args: tuple, names: list[str]) -> dict[str, Any]:
+def sequences(
+    intent: dict[str, Any], args: tuple, names: list[str], kwargs: dict[str, Any]
+) -> dict[str, Any]:
     """Which input is the target and which the source, where both are given."""
     kind = str(intent.get("input") or "")
     promises: dict[str, Any] = {}
@@ -126,6 +128,9 @@ def sequences(intent: dict[str, Any], args: tuple, names: list[str]) -> dict[str
         promises |= {"memory": 1, "main": 0}
     if kind.startswith("src_tgt") and names[:1] in (["tgt"], ["target"], ["query"], ["x"]):
         promises |= {"memory": 1, "main": 0}
+    named = [n for n in kwargs if not re.search("mask|label|pos", n)]
+    if kind.startswith(("src_tgt", "memory_tgt")) and not args and len(named) > 1:
+        promises |= {"memory": named[0], "main": named[1]}
     if kind.startswith("values"):
         promises["averages"] = True
     if re.search(SEQUENCE_FIRST, f"{kind} {intent}"):
