@@ -151,7 +151,9 @@ def hidden_how(call: AttentionCall, hidden: Tensor, rows: Tensor | None = None) 
     outside = scores[(~hidden & looked).expand_as(scores)]
     if not inside.numel() or not outside.numel():
         return "unknown"
-    if bool((inside < min(-50.0, float(outside.min()) - 30)).all()):
+    ordinary = outside[outside > -50]  # the rest is hidden by another mask
+    lowest = float(ordinary.min()) if ordinary.numel() else 0.0
+    if bool((inside < min(-50.0, lowest - 30)).all()):
         return "hidden"
     if bool((inside == 0).all()):
         return "multiplied"

@@ -210,6 +210,7 @@ class Patient:
             floats = [p for p, v in rest.items() if v.is_floating_point() and v.ndim == 2][:1]
         tokens = [p for p, v in rest.items() if v.dtype == torch.long and v.ndim == 2]
         tokens = [p for p in tokens if not self._sounds_like_mask(p)]
+        tokens = tokens[:1] + [p for p in tokens[1:] if not self._goes_with_tokens(p)]
         packed = [p for p in tokens[1 if not floats else 0 :] if _looks_packed(rest[p])]
         if packed and "documents" not in roles:
             roles["documents"] = packed[:1]
@@ -222,6 +223,12 @@ class Patient:
         name = self.name_of(place).lower()
         words = ("mask", "keep", "pad", *DOCUMENT_NAMES, "label", "position", "targets")
         return any(w in name for w in words)
+
+    def _goes_with_tokens(self, place: int | str) -> bool:
+        """Whether an argument says something of each token: its type, or its position."""
+        value, name = self.given[place], self.name_of(place).lower()
+        counted = torch.equal(value, torch.arange(value.shape[1]).expand_as(value))
+        return counted or "type" in name or "pos" in name
 
     def _sort_sequences(
         self, roles: dict[str, list], sequences: list, others: list[int | str]
@@ -289,6 +296,8 @@ class Patient:
         main = self.given[roles["main"][0]]
         if value.ndim == 1:
             return True
+        if "type" in name or name.startswith("pos"):
+            return False
         pairs = [main.shape[:2]] + [self.given[p].shape[:2] for p in roles.get("memory", ())]
         if main.ndim == 4:
             pairs.append((main.shape[0], main.shape[2]))
@@ -532,7 +541,7 @@ class Patient:
             elif value.ndim == 2 and value.shape == (old.batch, old.length):
                 row = value[:1] if sizes.length == old.length else value[:1, :1]
                 inputs[place] = row.expand(sizes.batch, sizes.length).clone()
-                if "position" in self.name_of(place).lower():
+                if torch.equal(value, torch.arange(old.length).expand_as(value)):
                     inputs[place] = torch.arange(sizes.length).expand(sizes.batch, -1).clone()
         return inputs
 

@@ -110,6 +110,8 @@ def reach(intent: dict[str, Any]) -> dict[str, Any]:
         everywhere = max(everywhere) + 1
     if type(everywhere) is int:
         promises["sinks"] = everywhere
+    if re.search(r"alternat|every (second|other|\d)|layer_types|hybrid|full layer", f"{intent}"):
+        promises["window"] = None  # some layers see everything
     gap, window = intent.get("dilation"), intent.get("window")
     if type(gap) is int and type(window) is int:
         promises["window"] = (window - 1) * gap + 1
@@ -161,6 +163,9 @@ def mask(said: Any, args: tuple, kwargs: dict[str, Any], names: list[str]) -> di
         promises["padding_means"] = "add"
     if "left" in text:
         promises["left_padding"] = True
+    given = {*names[: len(args)], *kwargs}
+    if len(told) == 1 and told[0] in given and "src" not in text and "memory" not in text:
+        promises["padding"] = told[0]
     left_out = [n for n in names[len(args) :] if re.search("keep|mask|pad|valid", n)]
     if "optional" in text and left_out:
         promises["padding"] = left_out[0]
