@@ -20,17 +20,17 @@ def mha(**options):
 
 
 class Decoder(nn.Module):
-    """nn.Transformer with its old layout: (length, batch, features)."""
+    """PyTorch's decoder with its first layout: (length, batch, features)."""
 
     def __init__(self):
         super().__init__()
-        self.core = nn.Transformer(D, H, 1, 1, 24, dropout=0.0)
+        self.core = nn.TransformerDecoderLayer(D, H, 24, 0.0)
 
     def triangle(self, n):
         return hidden(n)
 
     def forward(self, src, tgt):
-        return self.core(src, tgt, tgt_mask=self.triangle(tgt.size(0)))
+        return self.core(tgt, src, tgt_mask=self.triangle(tgt.size(0)))
 
 
 class DecoderWithoutMask(Decoder):  # DaoyuanLi2816/Molecule-Generator#22
