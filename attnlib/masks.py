@@ -274,6 +274,54 @@ def document_mask(
     return (documents[:, first:, None] == documents[:, None, :])[:, None]
 
 
+def receptive_field(
+    mask: Bool[Tensor, "batch heads length length"], n_layers: int
+) -> Bool[Tensor, "batch heads length length"]:
+    """Which tokens each token has heard of after some layers that all use the same mask.
+
+    In each layer a token hears from those that it may attend to what they have heard before; its
+    residual connection keeps what it knew itself. A window grows by its radius in each layer; one
+    global token is enough for all to have heard of all after two.
+
+    Args:
+        mask: ``True`` where a query may attend to a key, with as many queries as keys.
+        n_layers: Number of layers; 0 leaves each token with itself.
+
+    Returns:
+        A mask of the same shape: ``True`` where a query (row) has heard of a token (column).
+
+    Raises:
+        TypeError: If the mask is not boolean, or ``n_layers`` is not a whole number.
+        ValueError: If the mask is not 4-D and square, or ``n_layers`` is negative.
+
+    Example:
+        >>> window = window_mask(5, radius=1) & causal_mask(5)
+        >>> receptive_field(window, n_layers=2)[0, 0].int()
+        tensor([[1, 0, 0, 0, 0],
+                [1, 1, 0, 0, 0],
+                [1, 1, 1, 0, 0],
+                [0, 1, 1, 1, 0],
+                [0, 0, 1, 1, 1]], dtype=torch.int32)
+
+    Source:
+        Beltagy et al. 2020 (Longformer), arXiv:2004.05150, section 3.1.
+    """
+    check_mask(mask)
+    check_sizes(at_least=0, n_layers=n_layers)
+    length = mask.shape[-1]
+    if mask.shape[-2] != length:
+        raise ValueError(
+            f"each layer's outputs are the next one's keys, so there must be as many queries as "
+            f"keys, got mask of shape {tuple(mask.shape)}"
+        )
+    itself = torch.eye(length, dtype=torch.bool, device=mask.device)
+    hears = (mask | itself).float()
+    heard = itself.expand(mask.shape)
+    for _ in range(n_layers):
+        heard = hears @ heard.float() > 0  # counts the ways; one is enough
+    return heard
+
+
 # -------------------------------------------------------------------------------- converters
 
 

@@ -17,6 +17,7 @@ from attnlib.masks import (
     padding_mask,
     prefix_mask,
     random_block_mask,
+    receptive_field,
     to_additive,
     to_attention_mask,
     to_key_padding_mask,
@@ -123,6 +124,28 @@ def test_a_document_mask_keeps_documents_apart():
 
 def test_a_document_mask_for_the_last_queries_only():
     assert_drawn(document_mask(DOCUMENTS, 2), "..xxx ..xxx", "x.xx. .x..x")
+
+
+def test_what_a_token_has_heard_of_grows_layer_by_layer():
+    before = drawn("... x.. .x.")[None, None]  # each sees only the one before, not itself
+    assert receptive_field(before, 0)[0, 0].equal(drawn("x.. .x. ..x"))
+    assert receptive_field(before, 1)[0, 0].equal(drawn("x.. xx. .xx"))
+    assert receptive_field(before, 2)[0, 0].equal(drawn("x.. xx. xxx"))
+    window = window_mask(40, radius=2).repeat(2, 1, 1, 1)
+    assert receptive_field(window, 5).equal(window_mask(40, radius=10).repeat(2, 1, 1, 1))
+    one_for_all = window | global_mask(torch.arange(40)[None] == 7)
+    assert not receptive_field(one_for_all, 1).all()
+    assert receptive_field(one_for_all, 2).all()
+
+
+@pytest.mark.messages
+def test_a_receptive_field_needs_as_many_queries_as_keys():
+    with pytest.raises(
+        ValueError, match=r"as many queries as keys, got mask of shape \(1, 1, 2, 3"
+    ):
+        receptive_field(causal_mask(2, 3), 2)
+    with pytest.raises(ValueError, match="n_layers must be 0 or more, got -1"):
+        receptive_field(causal_mask(2), -1)
 
 
 def test_masks_combine():

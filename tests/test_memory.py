@@ -6,7 +6,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from attnlib.functional import attention, fused_attention
-from attnlib.memory import cache_bytes, parameter_bytes, parameter_count, saved_bytes
+from attnlib.masks import causal_mask, padding_mask, window_mask
+from attnlib.memory import cache_bytes, mask_cost, parameter_bytes, parameter_count, saved_bytes
 
 
 def test_exp_keeps_its_output_and_a_sum_nothing():
@@ -142,6 +143,37 @@ def test_a_cache_by_hand():
     assert cache_bytes(0, n_layers=2, n_heads=5, d_head=11) == 0
 
 
+def test_a_window_bounds_a_cache():
+    sizes = {"n_layers": 2, "n_heads": 5, "d_head": 11}
+    assert cache_bytes(100, window=7, **sizes) == cache_bytes(7, **sizes)
+    assert cache_bytes(5, window=7, **sizes) == cache_bytes(5, **sizes)
+
+
+# --------------------------------------------------------------------------- the cost of a mask
+
+
+def test_the_pairs_of_a_mask_are_counted():
+    cost = mask_cost(causal_mask(4), d_head=3)
+    assert cost == (10, 10 / 16, 10 * 4 * 3, 10 * 4)
+    assert (cost.flops, cost.bytes) == (120, 40)
+    assert mask_cost(window_mask(7, radius=1), d_head=3).pairs == 7 + 2 * 6
+    both = causal_mask(5) & padding_mask(torch.tensor([2, 5]), 5)
+    assert mask_cost(both, d_head=3).pairs == (1 + 2 * 4) + 15
+    assert mask_cost(both, d_head=3).share == 24 / 50
+
+
+def test_heads_count_whether_the_mask_names_them_or_not():
+    one = mask_cost(causal_mask(4), d_head=3, n_heads=6, dtype=torch.float16)
+    six = mask_cost(causal_mask(4).repeat(1, 6, 1, 1), d_head=3, n_heads=6, dtype=torch.float16)
+    assert one == six == (60, 10 / 16, 60 * 12, 120)
+
+
+def test_blocks_are_paid_for_whole_and_those_at_the_edge_are_smaller():
+    cost = mask_cost(causal_mask(5), d_head=1, block_size=2)
+    assert cost.pairs == 4 + 8 + 5  # rows 0 and 1 see 2 keys, 2 and 3 see 4, 4 sees 5
+    assert mask_cost(causal_mask(5), d_head=1, block_size=9).share == 1
+
+
 # ---------------------------------------------------------------------------------- refusals
 
 
@@ -153,3 +185,11 @@ def test_refusals_say_what_came_and_what_to_do():
         sizes = {"length": 7, "n_layers": 2, "n_heads": 5, "d_head": 11, name: -1}
         with pytest.raises(ValueError, match=f"{name} must be 0 or more, got -1"):
             cache_bytes(**sizes)
+    with pytest.raises(ValueError, match="window must be 1 or more, got 0"):
+        cache_bytes(7, n_layers=2, n_heads=5, d_head=11, window=0)
+    with pytest.raises(ValueError, match="the mask has 6 heads, but n_heads=5"):
+        mask_cost(torch.ones(1, 6, 2, 2, dtype=torch.bool), d_head=3, n_heads=5)
+    with pytest.raises(ValueError, match="block_size must be 1 or more, got 0"):
+        mask_cost(causal_mask(4), d_head=3, block_size=0)
+    with pytest.raises(ValueError, match="mask must be 4-D"):
+        mask_cost(causal_mask(4)[0, 0], d_head=3)

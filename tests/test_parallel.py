@@ -2,6 +2,7 @@
 
 import copy
 import os
+from datetime import timedelta
 
 import pytest
 import torch
@@ -44,7 +45,8 @@ def compare(rank, folder):
     """What each of the processes does; a failure is its exit code."""
     torch.set_num_threads(1)
     store = dist.FileStore(f"{folder}/store", COUNT)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=COUNT)
+    wait = timedelta(seconds=60)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=COUNT, timeout=wait)
     mesh = init_device_mesh("cpu", (COUNT,))
     for build in (gpt, Grouped):
         torch.manual_seed(0)

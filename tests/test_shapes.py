@@ -30,6 +30,8 @@ FILES = [
     "test_generate.py",
     "test_t5.py",
     "test_tiled.py",
+    "test_window_cache.py",
+    "test_memory.py",
     "test_linformer.py",
     "test_bigbird.py",
     "test_longformer.py",

@@ -451,4 +451,25 @@ MUTANTS = [
         "(True = blocked), got {mask.dtype}",
         "an error that leads astray is worse than none",
     ),
+    Mutant(
+        "receptive_field",
+        "no residual connection",
+        "    hears = (mask | itself).float()\n",
+        "    hears = mask.float()\n",
+        "a token that may not attend to itself forgets itself",
+    ),
+    Mutant(
+        "receptive_field",
+        "the other way round",
+        "        heard = hears @ heard.float() > 0",
+        "        heard = hears.mT @ heard.float() > 0",
+        "who is heard, not who hears",
+    ),
+    Mutant(
+        "receptive_field",
+        "one layer too few",
+        "    for _ in range(n_layers):\n",
+        "    for _ in range(n_layers - 1):\n",
+        "an end that is one too early",
+    ),
 ]
