@@ -1,7 +1,7 @@
 """Exact attention that never holds the score matrix: one tile of it at a time.
 
-FlashAttention's algorithm, in plain PyTorch. Read :func:`_attend_head` first, which is the forward
-pass of one head, then :func:`_differentiate_head`, which computes each tile a second time.
+FlashAttention's algorithm, in plain PyTorch. Read ``_attend_head`` first, which is the forward pass
+of one head, then ``_differentiate_head``, which computes each tile a second time.
 """
 
 import math

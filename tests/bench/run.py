@@ -17,6 +17,7 @@ import encoder_decoder
 import fused_attention
 import gpt_training
 import import_time
+import long_sequences
 import multi_head
 import torch
 import waiting
@@ -30,6 +31,8 @@ TOPICS = {
     "decoding": decoding.run,
     "encoder_decoder": encoder_decoder.run,
     "waiting": waiting.run,
+    "long_sequences": long_sequences.run,
+    "long_sequences_peers": long_sequences.run_peers,
 }
 RESULTS = Path(__file__).with_name("results.md")
 HOW = """\
