@@ -48,7 +48,7 @@ function verdict(state, now) {
     return ["No label sees its answer.", `But one of them does not see ${now.missed} of the ${all} tokens that it should read.`];
   }
   if (now.model) return [`This is ${now.model}.`, ""];
-  return ["No label sees its answer, so it can be trained. None of the models below was made so.", ""];
+  return ["No label sees its answer, so it can be trained. None of the models here was made so.", ""];
 }
 
 /** What the switches do that may not be expected. */
@@ -74,10 +74,10 @@ function how(state, now, i, j) {
 
 function inputsOf(tasks, put) {
   return {
-    stacks: choice("Stacks", [["one", "one"], ["two", "encoder and decoder"]],
+    stacks: choice("Stacks", [["one", "one"], ["two", "two"]],
       (stacks) => put({ stacks })),
     mask: choice("Who answers sees", [["all", "everyone"], ["past", "the past"],
-      ["prefix", "the source and the past"]], (mask) => put({ mask })),
+      ["prefix", "source + past"]], (mask) => put({ mask })),
     task: choice("Task", Object.keys(tasks).sort().map((name) => [name, name]),
       (task) => put({ task })),
     shift: choice("Labels, as written", [["shifted", "shifted by one"], ["as it is", "not shifted"]],

@@ -46,7 +46,7 @@ def test_every_combination_of_switches_has_attnlibs_masks(page, lab):
 
 def test_each_control_turns_its_switch_and_python_hears_of_it(page, lab):
     turns = {
-        "Stacks": ("encoder and decoder", "stacks", "two"),
+        "Stacks": ("two", "stacks", "two"),
         "Who answers sees": ("the past", "mask", "past"),
         "Task": ("spans", "task", "spans"),
         "Labels, as written": ("not shifted", "shift", "as it is"),
@@ -78,7 +78,7 @@ def test_the_table_shows_who_sees_whom_and_what_must_be_said(page):
         ({"mask": "past"}, "does not see 1 of the 3 tokens that it should read"),
         ({"task": "next"}, "2 of 3 labels see their own answer"),
         ({"task": "next", "shift": "as it is"}, "Every label sees its own answer"),
-        ({"task": "spans", "mask": "past"}, "None of the models below was made so"),
+        ({"task": "spans", "mask": "past"}, "None of the models here was made so"),
         ({"task": "spans", "mask": "prefix", "stacks": "two"}, "This is T5. No source stands"),
     ],
 )
