@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from attnlib.exercises.exercise import Case, Exercise, Suspect
+from attnlib.exercises.comparing import difference
+from attnlib.exercises.exercise import Case, Complaint, Exercise, Suspect
 from attnlib.positions import Rope, relative_position, sinusoidal_encoding
 
 _BASE = 10_000.0
@@ -13,6 +14,18 @@ _BASE = 10_000.0
 
 def _shown(numbers: Tensor) -> str:
     return f"{[round(x, 3) for x in numbers.flatten().tolist()]}"
+
+
+def _starts_elsewhere(solution: Callable, *arguments: Tensor | int) -> Complaint | None:
+    """Whether it means position 0 if nobody says where to start."""
+    try:
+        found = difference(solution(*arguments), solution(*arguments, 0))
+    except TypeError as error:
+        return Complaint("wrong-default", f"Without an offset it cannot be called: {error}.")
+    if found is None:
+        return None
+    says = f"All is right with an offset, but without one it does not start at 0: {found.says}."
+    return Complaint("wrong-default", says)
 
 
 # ------------------------------------------------------------------------------- my_encoding
@@ -106,6 +119,7 @@ _MY_ENCODING = Exercise(
     ),
     reference=lambda length, d_model, offset: sinusoidal_encoding(length, d_model, offset=offset),
     cases=_encoding_cases,
+    probes=(lambda solution: _starts_elsewhere(solution, 3, 4),),
     suspects=(
         Suspect("odd", "an odd width has one sine more than it has cosines, and you fill as many "
                 "of both", _usual),
@@ -326,6 +340,7 @@ _MY_ROPE = Exercise(
     ),
     reference=lambda x, offset: Rope(x.shape[-1]).rotate(x, offset=offset),
     cases=_rope_cases,
+    probes=(lambda solution: _starts_elsewhere(solution, torch.ones(1, 1, 3, 4)),),
     suspects=(
         Suspect("neighbours", "you turn neighbours, 0 with 1; here 0 goes with d_head / 2: {}",
                 _neighbours, _first_turned),

@@ -339,8 +339,8 @@ def _shift_cases() -> Iterator[Case]:
     yield Case("labels with -100 behind a text", (ignored, 2, 1), "ignored")
     yield Case("start and padding both 0, as in T5", (ignored, 0, 0), "t5")
     yield Case("one label", (torch.tensor([[7]]), 3, 1), "one-label")
-    hole = torch.tensor([[7, -100, 9, -100, 2, 4]])
-    yield Case("-100 in the middle", (hole, 3, 1), "holes")
+    hole = torch.tensor([[7, -100, 0, -100, 2, 4]])
+    yield Case("-100 in the middle, and a label 0 that counts", (hole, 3, 1), "holes")
 
 
 def _shift(labels: Tensor, start_id: int, pad_id: int) -> Tensor:

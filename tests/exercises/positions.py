@@ -161,6 +161,11 @@ def waves_of_next_width(length, d_model, offset=0):
     return waves(length, d_model + d_model % 2, offset)[:, :d_model]
 
 
+@wrong("my_encoding", "wrong-default")
+def waves_start_at_one_by_default(length, d_model, offset=1):
+    return waves(length, d_model, offset)
+
+
 @wrong("my_encoding", "table-too-short")
 def waves_cut_a_table(length, d_model, offset=0):
     return waves(64, d_model)[offset : offset + length]
@@ -446,6 +451,11 @@ def turn_with_half_angles(x, offset=0):
     position = torch.arange(offset, offset + x.shape[-2]).bfloat16()
     speed = BASE ** (-torch.arange(0, x.shape[-1], 2) / x.shape[-1])
     return turn(x, (position[:, None] * speed.bfloat16()).float())
+
+
+@wrong("my_rope", "wrong-default")
+def turn_only_with_an_offset(x, offset):
+    return turn(x, angles(x.shape[-2], x.shape[-1], offset))
 
 
 @wrong("my_rope", "no-gradient")

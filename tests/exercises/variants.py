@@ -531,6 +531,12 @@ def shift_cleans_in_place(labels, start_id, pad_id):
     return torch.cat([torch.full_like(labels[:, :1], start_id), labels[:, :-1]], dim=1)
 
 
+@wrong("shift", "fails-at-holes")
+def shift_fills_what_is_below_one(labels, start_id, pad_id):
+    shifted = F.pad(labels, (1, -1), value=start_id)
+    return torch.where(shifted < 1, pad_id, shifted)
+
+
 @wrong("shift", "wrong-dtype")
 def shift_into_floats(labels, start_id, pad_id):
     shifted = torch.full(labels.shape, float(start_id))
