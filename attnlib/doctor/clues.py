@@ -161,24 +161,21 @@ def over_tokens(patient: Patient) -> str:
 def cut_across(patient: Patient) -> tuple[str, str] | None:
     """Whether a row of the first queries depends on other tokens: heads cut across tokens.
 
-    Token s is replaced; then only row s of the queries may move, in every head.
+    Sample s has another token s; then only row s of its queries may differ, in every head.
     """
-    calls = [c for c in patient.heard.calls if c.product is not None]
-    x = patient.main_in(patient.base)
-    if not calls or not x.is_floating_point() or x.ndim != 3:
+    x, length = patient.main_in(patient.base), patient.sizes.length
+    if not x.is_floating_point() or x.ndim != 3:
         return None
-    q, length = as_heads(calls[0].product.q, patient.sizes.batch), patient.sizes.length
+    inputs = patient.copies(length + 1)  # and one sample as it was
+    x = patient.main_in(inputs)
+    mine = torch.eye(length + 1, length, dtype=torch.bool)[..., None]
+    changed = patient.with_main(inputs, torch.where(mine, different(patient, x), x))
+    calls = [c for c in patient.hear(changed)[1].calls if c.product is not None]
+    q = as_heads(calls[0].product.q, length + 1) if calls else None
     if q is None or q.shape[2] != length:
         return None
-    other = different(patient, x)
-    lost = 0
-    for s in range(length):
-        where = torch.arange(length) == s
-        changed = patient.with_main(patient.base, replaced(x, other, patient.axis, where))
-        heard = patient.hear(changed)[1]
-        new = as_heads(next(c for c in heard.calls if c.product is not None).product.q, len(x))
-        rows = (new - q).abs().amax((0, 3)) > 1e-6 * float(q.abs().max())
-        lost += int((~rows[:, s]).sum())
+    moved = (q[:-1] - q[-1]).abs().amax(3) > 1e-6 * float(q.abs().max())  # (s, head, row)
+    lost = int((~moved.diagonal(dim1=0, dim2=2)).sum())
     if not lost:
         return None
     pairs = q.shape[1] * length
@@ -206,36 +203,39 @@ def merged_wrong(patient: Patient) -> tuple[str, str] | None:
     if result.shape[1] < 2:
         return None
     lost = []
-    for t in range(length):
-        edit = _nudge(batch, slice(None), t)
-        new = patient.hear(patient.base, {call.index: edit})[0]
-        rows = moved(new, patient.y, axis) > 10 * patient.floor
-        if rows.any() and not rows[t]:
-            lost.append(t)
-        elif rows.any() and int(rows.sum()) > 1:
-            one = [
-                moved(
-                    patient.hear(patient.base, {call.index: _nudge(batch, h, t)})[0],
-                    patient.y,
-                    axis,
-                )
-                for h in range(result.shape[1])
-            ]
-            lost += [t for shift in one if not shift[t] > 10 * patient.floor][:1]
+    inputs = patient.copies(length)
+    as_it_was, again = patient.hear(inputs)
+    number = [c for c in again.calls if c.result is not None and c.weights is not None][-1].index
+    for head in (slice(None), *range(result.shape[1])):
+        new = patient.hear(inputs, {number: _nudge(length, head)})[0]
+        change = (new - as_it_was).abs().movedim(axis, 1).flatten(2).amax(2)  # (sample, place)
+        hit = change > 10 * patient.floor
+        own = hit.diagonal()
+        if head == slice(None):
+            lost = (hit.any(1) & ~own).nonzero().flatten().tolist()
+            if lost or bool((hit.sum(1) < 2).all()):
+                break
+        else:
+            lost += (~own).nonzero().flatten().tolist()
     if not lost:
         return None
+    places = sorted(set(lost))
     return (
         "heads-merged-wrong",
-        f"the attention result of a head at positions {lost} does not reach the output there",
+        f"the attention result of a head at positions {places} does not reach the output there",
     )
 
 
-def _nudge(batch: int, head: int | slice, row: int) -> Callable[[Tensor], Tensor]:
-    """An edit that changes the result of an attention for one query, in one head or in all."""
+def _nudge(length: int, head: int | slice) -> Callable[[Tensor], Tensor]:
+    """An edit that changes the result of an attention for query t in sample t, in some heads."""
 
     def edit(result: Tensor) -> Tensor:
         new = result.clone()
-        as_heads(new, batch)[:, head, row] += 1.0
+        each = torch.arange(length)
+        parts = as_heads(new, length)
+        heads = range(parts.shape[1]) if isinstance(head, slice) else [head]
+        for number in heads:
+            parts[each, number, each] += 1.0
         return new
 
     return edit

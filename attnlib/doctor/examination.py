@@ -95,7 +95,12 @@ EXPLAINS: dict[str, set[str]] = {
         "rotation-layout",
         "rotation-not-relative",
     },
-    "attends-over-batch": {"no-mixing", "pairs-never-meet", "index-in-batch"},
+    "attends-over-batch": {
+        "no-mixing",
+        "pairs-never-meet",
+        "index-in-batch",
+        "heads-merged-wrong",
+    },
     "positions-on-batch": {"index-in-batch", "order-invisible"},
     "positions-wrong-axis": {"order-invisible"},
     "heads-cut-across-tokens": {

@@ -620,7 +620,7 @@ class Patient:
         module: Any = None,
     ) -> tuple[Tensor, Hearing]:
         """Run it and listen to its operations; ``edits`` change what some of them return."""
-        module = self.fresh() if module is None else module
+        module = self.working() if module is None else module
         listener = Listener(edits)
         with listener:
             output = self.call(inputs, module=module, grad=True, more=more)
@@ -669,6 +669,16 @@ class Patient:
     def base(self) -> Inputs:
         """Inputs of the chosen sizes, without padding."""
         return self.make()
+
+    def copies(self, number: int) -> Inputs:
+        """Inputs whose samples are all alike, so that each can be changed in another place."""
+        inputs = self.make(self.resized(batch=number))
+        for role in ("main", "memory", "each"):
+            for place in self.roles.get(role, ()):
+                inputs[place] = inputs[place][:1].expand_as(inputs[place]).clone()
+        for place in self.roles.get("main", ())[1:]:
+            inputs[place] = inputs[self.roles["main"][0]]
+        return inputs
 
     @functools.cached_property
     def y(self) -> Tensor:

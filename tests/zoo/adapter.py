@@ -146,6 +146,7 @@ def mask(said: Any, args: tuple, kwargs: dict[str, Any], names: list[str]) -> di
     if not text:
         return {}
     told = [n for n in names if re.search(rf"\b{n.lower()}\b", text)]
+    told = [n for n in told if not re.search("label|target", n)]
     if re.search(r"doc|segment|packed|same (row|sequence)|sequence (id|number|index)", text):
         named = told or [n for n in names if re.search("doc|seg|pack", n)]
         return {"documents": named[0] if named else len(args) - 1}

@@ -57,7 +57,7 @@ def not_finite(patient: Patient) -> Iterator[Finding]:
     the first that makes NaN out of good numbers is the place. A softmax does so for a row with
     nothing but minus infinity (no key to see) or with plus infinity (a sign slipped).
     """
-    y, heard = patient.hear(patient.given)
+    y, heard = patient.hear(patient.given, module=patient.fresh())
     if y.isfinite().all():
         yield from _bad_gradient(patient)
         return
