@@ -22,6 +22,7 @@ from attnlib.doctor import (
     assert_padding_invariant,
     examine,
 )
+from attnlib.doctor.findings import PAGES
 from attnlib.functional import attention
 from attnlib.layers import MultiHeadAttention
 from attnlib.masks import causal_mask
@@ -194,7 +195,7 @@ def test_the_report_prints_evidence_fix_and_chapter():
 def test_the_html_is_a_table_with_caption_and_headed_rows_and_columns():
     html = examine(leaky, X, causal=True)._repr_html_()
     assert html.startswith("<table><caption>leaky: 1 fault</caption><thead>")
-    assert html.count('<th scope="col">') == 4
+    assert html.count('<th scope="col">') == 5
     assert html.count('<th scope="row">') == 1
     wicked = Report("<b>", (Finding("nan", "fault", "<script>"),))._repr_html_()
     assert "<script>" not in wicked
@@ -214,6 +215,20 @@ def test_every_cause_has_a_title_a_fix_and_a_chapter():
     assert all(cause.title and cause.fix and cause.chapter for cause in CAUSES.values())
     titles = [cause.title for cause in CAUSES.values()]
     assert len(titles) > 80
+
+
+def test_each_chapter_that_a_finding_names_is_a_section_of_the_book():
+    book = Path(__file__).parents[1] / "book"
+    pages = {Finding(cause, "note", "seen").page for cause in CAUSES}
+    assert pages == set(PAGES.values())
+    for page, label in (link.split(".html#") for link in pages):
+        assert f"({label})=" in (book / f"{page}.ipynb").read_text("utf-8"), (page, label)
+        assert f"file: book/{page}\n" in (book.parent / "_toc.yml").read_text()
+
+
+def test_a_report_in_a_notebook_links_to_the_book():
+    html = examine(leaky, X, causal=True)._repr_html_()
+    assert '<td><a href="causal.html#chapter-causal">Causal attention</a></td>' in html
 
 
 def test_a_cause_is_complete_and_cannot_be_changed():

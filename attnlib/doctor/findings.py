@@ -11,8 +11,8 @@ class Finding:
     """One thing that a probe saw.
 
     ``evidence`` holds what was measured. ``cause`` names the most likely reason, as a short slug;
-    ``others`` are the causes that the same evidence would also allow. ``title``, ``fix`` and
-    ``chapter`` are looked up from the cause.
+    ``others`` are the causes that the same evidence would also allow. ``title``, ``fix``,
+    ``chapter`` and ``page`` are looked up from the cause.
 
     Args:
         cause: A key of ``CAUSES``, such as ``"future-leak"``.
@@ -28,6 +28,8 @@ class Finding:
         >>> finding = Finding("future-leak", "fault", "output 0 moved by 0.3 when input 4 changed")
         >>> finding.title
         'the output at a position depends on later tokens'
+        >>> finding.page
+        'causal.html#chapter-causal'
         >>> print(finding)
         fault: the output at a position depends on later tokens (future-leak)
     """
@@ -60,8 +62,13 @@ class Finding:
 
     @property
     def chapter(self) -> str:
-        """Where the book explains it."""
+        """Where the book explains it, in words."""
         return CAUSES[self.cause].chapter
+
+    @property
+    def page(self) -> str:
+        """Where the book explains it, as a link from one of its pages."""
+        return PAGES[self.chapter]
 
     def __str__(self) -> str:
         return f"{self.severity}: {self.title} ({self.cause})"
@@ -87,8 +94,20 @@ class Cause:
 
 _QKV, _CAUSAL = "Queries, keys and values", "Causal attention"
 _CROSS, _MULTI = "Cross-attention", "Multi-head attention"
-_POSITIONS, _MODELS = "Positions", "Models"
-_CACHE, _DEBUG = "Generation and the cache", "Debugging"
+_POSITIONS, _MODELS = "Positional encoding", "Variants"
+_CACHE, _DEBUG = "Causal attention, with a cache", "Debugging"
+
+# Where in the book these are: the page, and the label of a section on it.
+PAGES: dict[str, str] = {
+    _QKV: "qkv.html#chapter-qkv",
+    _CAUSAL: "causal.html#chapter-causal",
+    _CROSS: "cross.html#cross-faults",
+    _MULTI: "multi_head.html#right-reshape",
+    _POSITIONS: "positions.html#chapter-positions",
+    _MODELS: "variants.html#five-models",
+    _CACHE: "causal.html#cache-alignment",
+    _DEBUG: "debugging.html#order-to-look",
+}
 
 CAUSES: dict[str, Cause] = {
     # ------------------------------------------------------------------ it does not run

@@ -101,12 +101,14 @@ class Report:
     def _repr_html_(self) -> str:
         """The report as a table with a caption and headed rows and columns."""
         head = "".join(
-            f'<th scope="col">{name}</th>' for name in ("Severity", "Finding", "Evidence", "Fix")
+            f'<th scope="col">{name}</th>'
+            for name in ("Severity", "Finding", "Evidence", "Fix", "Read")
         )
         rows = []
         for f in self.findings:
             title = html.escape(f"{f.title} ({f.cause})")
             cells = "".join(f"<td>{html.escape(text)}</td>" for text in (f.evidence, f.fix))
+            cells += f'<td><a href="{f.page}">{html.escape(f.chapter)}</a></td>'
             rows.append(f'<tr><td>{f.severity}</td><th scope="row">{title}</th>{cells}</tr>')
         table = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>" if rows else ""
         assumed = "".join(f"<p>assumed: {html.escape(text)}</p>" for text in self.inferred)

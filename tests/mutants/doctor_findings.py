@@ -27,6 +27,13 @@ MUTANTS = [
         "a copied line",
     ),
     Mutant(
+        "Finding",
+        "the page is the chapter's name",
+        "        return PAGES[self.chapter]\n",
+        "        return self.chapter\n",
+        "a name is no link",
+    ),
+    Mutant(
         "Cause",
         "can be changed by whoever reads it",
         "@dataclass(frozen=True)\nclass Cause:\n",
