@@ -8,6 +8,13 @@ NEEDS = ["matplotlib.pyplot", "matplotlib.backends.backend_agg"]
 MUTANTS = [
     Mutant(
         "heatmap",
+        "Chinese labels without a font",
+        "[*text.get_fontfamily(), _HAN]",
+        "text.get_fontfamily()",
+        "a machine with Chinese fonts is no help: matplotlib asks the fonts it was told of",
+    ),
+    Mutant(
+        "heatmap",
         "rows and columns of labels swapped",
         "_label_ticks(ax, rows, columns, values.shape)",
         "_label_ticks(ax, columns, rows, values.shape[::-1])",

@@ -7,6 +7,13 @@ TESTS = ["widgets/test_translation_lab.py"]
 NEEDS = ["anywidget", "matplotlib.backends.backend_agg"]
 MUTANTS = [
     Mutant(
+        "TranslationLab",
+        "the still numbers the words",
+        '"rows": now.written',
+        '"rows": [f"word {i}" for i in range(len(now.written))]',
+        "as it was before the package had a font",
+    ),
+    Mutant(
         "Translated",
         "every word has moved",
         "if before[i : i + 1] != [word]",
