@@ -285,7 +285,7 @@ def _is_same(before: Any, after: Any) -> bool:
         old, new = before.state_dict(), after.state_dict()
         same = old.keys() == new.keys() and all(_is_same(old[name], new[name]) for name in old)
         return same and before.training == after.training
-    return True
+    return before == after if isinstance(before, str | int | float) else True
 
 
 # -------------------------------------------------------------------- what may be wrong with it

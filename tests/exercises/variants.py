@@ -269,6 +269,17 @@ def cut_in_the_callers_list(words, spans):
     return words, said
 
 
+@wrong("cut", "changes-inputs")
+def cut_crosses_out_what_it_took(words, spans):
+    shown, said, last = [], [], 0
+    for number, (start, end) in enumerate(spans):
+        shown += [*words[last:start], f"<{number}>"]
+        said += [f"<{number}>", *words[start:end]]
+        words[start:end] = ["-"] * (end - start)
+        last = end
+    return shown + words[last:], [*said, f"<{len(spans)}>"]
+
+
 @wrong("cut", "text")
 def cut_joins(words, spans):
     return tuple(" ".join(part) for part in cut_by_slices(words, spans))
