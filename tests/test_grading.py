@@ -222,6 +222,19 @@ def test_a_probe_has_the_last_word():
     assert check(exercise, reference).diagnosis == "too-long"
 
 
+def test_the_doctor_is_asked_about_what_no_suspect_explains():
+    def patient(solution):
+        return lambda x: solution(x[0], nn.Linear(3, 3)), (torch.randn(2, 5, 3),), {"causal": False}
+
+    exercise = replace(MADE_UP, patient=patient)
+    found = check(exercise, lambda x, layer: 3 * layer(x))
+    assert found.diagnosis != "differs"
+    assert found.what.startswith("No single mistake explains it. The doctor sees: ")
+    assert check(exercise, next_row).diagnosis == "wrong-way"
+    healthy = replace(MADE_UP, patient=lambda f: (nn.Linear(3, 3), (torch.randn(2, 5, 3),), {}))
+    assert check(healthy, lambda x, layer: 3 * layer(x)).diagnosis == "differs"
+
+
 def test_a_class_may_be_handed_in():
     class Doubler:
         def __init__(self, layer):

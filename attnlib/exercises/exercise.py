@@ -85,6 +85,8 @@ class Exercise:
         probes: Called with a solution that is right in all cases; each returns a complaint or
             nothing.
         call: How a case is run, given the solution and the arguments; a plain call if left out.
+        patient: What the doctor is shown if no suspect explains a solution: makes a module, its
+            inputs and its promises, as ``attnlib.doctor.examine`` takes them.
 
     Raises:
         ValueError: If the difficulty is none of the three, or there is no hint.
@@ -110,6 +112,7 @@ class Exercise:
     suspects: tuple[Suspect, ...] = ()
     probes: tuple[Callable[[Callable], Complaint | None], ...] = ()
     call: Callable[..., Any] | None = None
+    patient: Callable[[Callable], tuple[Callable, tuple, dict[str, Any]]] | None = None
 
     def __post_init__(self) -> None:
         if self.difficulty not in DIFFICULTIES:

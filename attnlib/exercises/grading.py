@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.checks import check_sizes
+from attnlib.doctor import examine
 from attnlib.exercises import (
     causal,
     cross,
@@ -333,9 +334,26 @@ def _wrong_output(
     if changed:
         return Complaint(changed.key, f"{changed.says} {evidence}")
     if wrong[0] == 0 or what.key in ("wrong-dtype", "loses-precision"):
+        seen = _by_the_doctor(exercise, solution) if what.key == "differs" else None
+        if seen:
+            return Complaint(seen.key, f"{seen.says} {evidence}")
         return Complaint(what.key, f"No known mistake explains it. {evidence}")
     right = f"It is right in {len(cases) - len(wrong)} of {len(cases)} cases."
     return Complaint(f"fails-at-{case.key}", f"{right} {evidence}")
+
+
+def _by_the_doctor(exercise: Exercise, solution: Callable) -> Complaint | None:
+    """What the doctor finds in a solution that no single mistake explains."""
+    if exercise.patient is None:
+        return None
+    with _seeded(0):
+        module, inputs, promises = exercise.patient(solution)
+        report = examine(module, *inputs, **promises)
+    found = [f for f in report.findings if f.severity != "note"]
+    if not found:
+        return None
+    said = "; ".join(f"{f.title} ({f.evidence})" for f in found)
+    return Complaint(found[0].cause, f"No single mistake explains it. The doctor sees: {said}.")
 
 
 def _named_suspect(

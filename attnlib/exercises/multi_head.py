@@ -180,6 +180,12 @@ def _mean_weights(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return attention(q, k, v)[1].mean(1, keepdim=True) @ v
 
 
+def _patient(multi_head: Callable) -> tuple[Callable, tuple, dict]:
+    layer = MultiHeadAttention(16, 4)
+    promises = {"causal": False, "n_heads": 4}
+    return lambda x: multi_head(layer, x), (torch.randn(2, 5, 16),), promises
+
+
 _MULTI_HEAD = Exercise(
     name="multi_head",
     chapter="multi_head",
@@ -240,6 +246,7 @@ _MULTI_HEAD = Exercise(
         Suspect("causal-uncalled-for", "later tokens are hidden, which nobody asked for",
                 lambda layer, x: layer(x, mask=causal_mask(x.shape[1]))),
     ),
+    patient=_patient,
 )  # fmt: skip
 
 # ------------------------------------------------------------------------ one head taken away

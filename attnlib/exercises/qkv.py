@@ -26,6 +26,7 @@ def _attend_cases() -> Iterator[Case]:
     yield Case("2 sequences of 5, width 64", of(2, 5, 5, 64, 64, single), "plain")
     words = "3 sequences, 5 queries, 7 keys, widths 11 and 13"
     yield Case(words, of(3, 5, 7, 11, 13, single), "other-sizes")
+    yield Case("5 sequences of 33", of(5, 33, 33, 3, 3, single), "long")
     yield Case("more queries than keys", of(2, 7, 3, 5, 2, single), "more-queries")
     yield Case("one sequence", of(1, 3, 5, 2, 7, single), "batch-of-one")
     yield Case("one query", of(2, 1, 5, 3, 7, single), "one-query")
@@ -140,6 +141,8 @@ _ATTEND = Exercise(
         Suspect("keys-as-values", "the keys are mixed where the values should be",
                 lambda q, k, v: _attend(q, k, k)),
     ),
+    patient=lambda attend: (
+        lambda x: attend(x, x, x), (torch.randn(2, 5, 16),), {"causal": False}),
 )  # fmt: skip
 
 # ------------------------------------------------------------------------------ a safe softmax
@@ -261,6 +264,16 @@ def _masked_twin(**change: Callable) -> Callable:
     return attend
 
 
+def _masked_patient(masked: Callable) -> tuple[Callable, tuple, dict]:
+    """Self-attention of one head, with a mask of padding."""
+
+    def module(x: Tensor, keep: Tensor) -> Tensor:
+        return masked(*(x[:, None],) * 3, keep[:, None, None])[:, 0]
+
+    keep = torch.arange(5) < torch.tensor([[5], [3]])
+    return module, (torch.randn(2, 5, 16), keep), {"causal": False, "padding": "keep"}
+
+
 _MASKED_ATTEND = Exercise(
     name="masked_attend",
     chapter="qkv",
@@ -293,6 +306,7 @@ _MASKED_ATTEND = Exercise(
         Suspect("causal-too", "later keys are hidden besides, which nobody asked for",
                 _masked(lambda s, m: masked_softmax(s, m & (torch.ones_like(s).tril() > 0)))),
     ),
+    patient=_masked_patient,
 )  # fmt: skip
 
 # ----------------------------------------------------------------------------------- entropy

@@ -404,6 +404,13 @@ def heads_of_constants(layer, x):
     return constant(x)
 
 
+def heads_viewed_and_unscaled(layer, x):
+    b, n, _ = x.shape
+    maps = layer.to_query, layer.to_key, layer.to_value
+    q, k, v = (f(x).view(b, layer.n_heads, n, -1) for f in maps)
+    return layer.to_output(((q @ k.mT).softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
 # ----------------------------------------------------------------------------- without_head
 
 
@@ -633,6 +640,7 @@ WRONG = {
         (heads_with_dropout, "random"),
         (heads_through_float32, "loses-precision"),
         (heads_of_constants, "no-gradient"),
+        (heads_viewed_and_unscaled, "heads-cut-across-tokens"),
     ],
     "without_head": [
         (without_any, "nothing-removed"),

@@ -152,6 +152,20 @@ def prints_only(q, k, v):
     F.scaled_dot_product_attention(q, k, v)
 
 
+def first_16_keys(q, k, v):
+    return F.scaled_dot_product_attention(q, k[:, :16], v[:, :16])
+
+
+def unscaled_over_queries(q, k, v):
+    return torch.bmm(F.softmax(torch.bmm(q, k.mT), dim=1), v)
+
+
+def unscaled_and_causal(q, k, v):
+    scores = torch.bmm(q, k.mT)
+    later = torch.ones(scores.shape[1:], dtype=torch.bool).triu(1)
+    return scores.masked_fill(later, -1e9).softmax(-1) @ v
+
+
 def with_weights(q, k, v):
     return attention(q, k, v)
 
@@ -393,6 +407,10 @@ def masked_and_causal(q, k, v, mask):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask & causal)
 
 
+def masked_unscaled_and_ignored(q, k, v, mask):
+    return (q @ k.mT).softmax(-1) @ v
+
+
 def masked_in_place(q, k, v, mask):
     blind = ~mask.any(-1, keepdim=True)
     mask |= blind
@@ -571,6 +589,9 @@ WRONG = {
         (through_numpy, "no-gradient"),
         (prints_only, "returns-none"),
         (with_weights, "wrong-type"),
+        (first_16_keys, "fails-at-long"),
+        (unscaled_over_queries, "softmax-over-queries"),
+        (unscaled_and_causal, "unwanted-causal"),
     ],
     "softmax": [
         (softmax_textbook, "overflows"),
@@ -614,6 +635,7 @@ WRONG = {
         (masked_and_causal, "causal-too"),
         (masked_in_place, "changes-inputs"),
         (masked_by_adding, "nan-gradient"),
+        (masked_unscaled_and_ignored, "padding-ignored"),
     ],
     "entropy": [
         (entropy_plain, "nan-at-zero"),
