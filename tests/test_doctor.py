@@ -358,3 +358,14 @@ def test_pytorchs_encoder_layer_is_healthy(norm_first):
     layer = encoder(norm_first=norm_first)
     promises = {"causal": False, "n_heads": HEADS, "dropout": 0.1}
     assert_healthy(layer, X, kwargs={"src_key_padding_mask": ~KEEP}, **promises)
+
+
+def test_order_that_matters_between_the_halves_alone_is_seen():
+    def halves(x):  # each half is attention, and the left one counts twice
+        left, right = (scores.exp() for scores in (x @ x.mT / 2).chunk(2, -1))
+        weights = torch.cat([2 * left, right], -1)
+        return weights / weights.sum(-1, keepdim=True) @ x
+
+    x = torch.randn(2, 11, 4)
+    assert examine(halves, x, order_matters=False).causes == {"order-visible"}
+    assert examine(lambda x: (x @ x.mT / 2).softmax(-1) @ x, x, order_matters=False).ok

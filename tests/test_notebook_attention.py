@@ -22,7 +22,10 @@ RIGHT |= {("cross", "ask_by_loops"): 2, ("capstone", "attend"): 4}
 RIGHT |= {("causal", name): 2 for name in ("mask_before", "mask_after_and_divide", "fourth")}
 BROKEN |= {("causal", name): 2 for name in ("mask_after", "first", "second", "third")}
 RIGHT |= {("causal", "causal_attention"): 2}
-CAUSAL = {("causal", "causal_attention")}  # these bring a causal mask of their own
+RIGHT |= {("long_sequences", "equation"): 3, ("long_sequences", "my_tiled"): 4}
+BROKEN |= {("long_sequences", n): 2 for n in ("forgetful", "padded_to_blocks", "with_dropout")}
+# these bring a causal mask of their own
+CAUSAL = {("causal", "causal_attention"), ("long_sequences", "my_tiled")}
 DIMENSIONS = RIGHT | BROKEN
 NAMES = ({"q", "query"}, {"k", "key"}, {"v", "value"})
 

@@ -50,7 +50,7 @@ def order(patient: Patient) -> Iterator[Finding]:
     matters = patient.promises.order_matters
     if blind and matters:
         yield _invisible(patient)
-    elif matters is False and not blind:
+    elif matters is False and not (blind and mirror):
         yield Finding(
             "order-visible", WARNING, "permuting the tokens did more than permute the outputs"
         )
