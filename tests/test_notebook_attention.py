@@ -18,6 +18,7 @@ BOOK = Path(__file__).parents[1] / "book"
 # How many dimensions their tensors have: 2 for one sequence, 3 with a batch, 4 with heads too.
 RIGHT = {("qkv", "attend_by_loops"): 2, ("qkv", "attend"): 3, ("qkv", "masked_attend"): 4}
 BROKEN = {("qkv", "wrong_axis"): 2, ("qkv", "broken"): 2}
+BROKEN |= {("qkv", "narrow_scale"): 2, ("qkv", "blocked_for_allowed"): 2}
 RIGHT |= {("cross", "ask_by_loops"): 2, ("capstone", "attend"): 4}
 RIGHT |= {("causal", name): 2 for name in ("mask_before", "mask_after_and_divide", "fourth")}
 BROKEN |= {("causal", name): 2 for name in ("mask_after", "first", "second", "third")}
