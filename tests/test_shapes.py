@@ -11,6 +11,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 CHECKED = ["--jaxtyping-packages=attnlib,beartype.beartype", "-m", "not messages and not compiles"]
+CHECKED += ["-p", "few_cases"]  # the same shapes come again and again
 CHECKED += ["-k", "not published_pipeline and not cheat and not hugging"]  # slow, and no new shapes
 FILES = [
     "test_masks.py",

@@ -380,8 +380,13 @@ def test_a_target_with_padding_in_front_is_written_as_it_would_be_alone():
         for i, n in enumerate(padding):
             assert_close(output[i, n:], model(source[[i]], target[i, n:][None])[0])
         assert not torch.allclose(output[0, 2:], model(source, target)[0, 2:])
+
+
+@pytest.mark.messages
+def test_padding_of_the_target_is_one_number_for_each_text():
+    model, source, target = model_of(), ids_for(), ids_for(length=Q_LEN)
     with pytest.raises(ValueError, match="padding must say one number for each of 3 texts"):
-        model.decode(target, model.encode(source), padding=padding[:2])
+        model.decode(target, model.encode(source), padding=torch.tensor([2, 0]))
 
 
 def test_sequences_of_a_batch_do_not_mix():

@@ -93,6 +93,7 @@ def small_book(folder: Path, index: str, notebook) -> Path:
     """Write a book of two pages that uses the machinery of this one."""
     for name in ("_ext", "_static"):
         shutil.copytree(ROOT / "book" / name, folder / "book" / name)
+    shutil.copytree(ROOT / "attnlib" / "fonts", folder / "attnlib" / "fonts")
     shutil.copy(ROOT / "_config.yml", folder)
     (folder / "book" / "references.bib").write_text("@misc{a1, title={A}, author={B}, year={2017}}")
     (folder / "_toc.yml").write_text(
