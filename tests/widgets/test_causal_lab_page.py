@@ -37,14 +37,6 @@ def lab(numbers):
     return CausalLab(WORDS, *numbers)
 
 
-@pytest.fixture
-def page(browser, lab):
-    page = open_lab(browser, lab)
-    yield page
-    page.close()
-    assert page.problems == []  # no error, no message, no request
-
-
 def control(page, words):
     """The select behind a label."""
     return page.locator("label", has_text=re.compile(f"^{words}")).locator("select")

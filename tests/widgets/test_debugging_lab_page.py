@@ -20,14 +20,6 @@ def lab():
     return DebuggingLab(run, **GIVEN)
 
 
-@pytest.fixture
-def page(browser, lab):
-    page = open_lab(browser, lab)
-    yield page
-    page.close()
-    assert page.problems == []  # no error, no message, no request
-
-
 def test_every_combination_shows_what_is_stored_for_it(page, lab):
     theirs = page.evaluate(
         "([outcomes, all]) => all.map((switches) => lab.compute({outcomes, ...switches}))",

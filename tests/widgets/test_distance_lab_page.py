@@ -24,14 +24,6 @@ def lab():
     return DistanceLab(torch.randn(40, 3), *cells)
 
 
-@pytest.fixture
-def page(browser, lab):
-    page = open_lab(browser, lab)
-    yield page
-    page.close()
-    assert page.problems == []  # no error, no message, no request
-
-
 def control(page, words):
     """The select, checkbox or range behind a label."""
     return page.locator("label", has_text=words).locator("select, input")

@@ -33,14 +33,6 @@ def lab(made):
     return HeadsLab("ABCDEFGH", *made, groups=["left", "right"], n_heads=4)
 
 
-@pytest.fixture
-def page(browser, lab):
-    page = open_lab(browser, lab)
-    yield page
-    page.close()
-    assert page.problems == []  # no error, no message, no request
-
-
 def control(page, words):
     """The visible select behind a label."""
     return page.locator("label:visible", has_text=words).locator("select")

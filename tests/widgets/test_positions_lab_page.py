@@ -22,14 +22,6 @@ def lab():
     return PositionsLab(torch.randn(6) / 2, torch.randn(16, 6) / 2)  # all scores have two decimals
 
 
-@pytest.fixture
-def page(browser, lab):
-    page = open_lab(browser, lab)
-    yield page
-    page.close()
-    assert page.problems == []  # no error, no message, no request
-
-
 def control(page, words):
     return page.locator("label", has_text=words).locator("select, input")
 

@@ -15,14 +15,6 @@ def lab():
     return TranslationLab(OPTIONS, translate)
 
 
-@pytest.fixture
-def page(browser, lab):
-    page = open_lab(browser, lab)
-    yield page
-    page.close()
-    assert page.problems == []  # no error, no message, no request
-
-
 def says(page):
     return page.locator("[aria-live=polite]").inner_text()
 

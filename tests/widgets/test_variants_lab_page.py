@@ -20,14 +20,6 @@ def lab():
     return VariantsLab(TASKS, KNOWN)
 
 
-@pytest.fixture
-def page(browser, lab):
-    page = open_lab(browser, lab)
-    yield page
-    page.close()
-    assert page.problems == []  # no error, no message, no request
-
-
 def test_every_combination_of_switches_has_attnlibs_masks(page, lab):
     given = {"tasks": lab.tasks, "known": lab.known}
     theirs = page.evaluate(

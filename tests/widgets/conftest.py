@@ -1,0 +1,13 @@
+"""What the tests of the labs' pages share."""
+
+import pytest
+from lab_page import open_lab
+
+
+@pytest.fixture
+def page(browser, lab):
+    """A page with the ``lab`` of the test's own file; it must not complain, nor ask a host."""
+    page = open_lab(browser, lab)
+    yield page
+    page.close()
+    assert page.problems == []  # no error, no message, no request
