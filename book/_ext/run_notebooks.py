@@ -141,9 +141,7 @@ def _new_id(cell: nbformat.NotebookNode, taken: set[str]) -> str:
 
 def _keep_only_needed_metadata(nb: nbformat.NotebookNode) -> None:
     """Drop what an editor or a kernel left behind and differs from machine to machine."""
-    kept = {
-        k: v for k, v in nb.metadata.items() if k in ("widgets", "mystnb", "title", "html_meta")
-    }
+    kept = {k: v for k, v in nb.metadata.items() if k in ("widgets", "myst", "mystnb", "title")}
     nb.metadata = nbformat.from_dict(
         {
             **kept,
