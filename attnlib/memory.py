@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -190,6 +191,176 @@ def mask_cost(
     if mask.shape[1] == 1:
         pairs *= n_heads
     return MaskCost(pairs, share, 4 * d_head * pairs, dtype.itemsize * pairs)
+
+
+class Kept(NamedTuple):
+    """Bytes that training keeps for the backward pass, in two parts.
+
+    ``weights`` has a number for each pair of tokens; it grows with the square of the length.
+    ``activations`` is all the rest; it grows with the length alone.
+
+    Example:
+        >>> kept = Kept(weights=8, activations=4)
+        >>> sum(kept)
+        12
+    """
+
+    weights: int
+    activations: int
+
+
+@dataclass(frozen=True)
+class LayerStack:
+    r"""Predict what a stack of Transformer layers keeps for the backward pass, method by method.
+
+    For each token a layer keeps vectors of width :math:`d = n_{heads} \cdot d_{head}`: its input,
+    the input of each linear map and of each norm. What attention keeps besides is added by the
+    methods of this class. Every one is held against :func:`saved_bytes`, to the byte.
+
+    The layers are :class:`~attnlib.layers.EncoderLayer` with GELU, with either norm and without
+    dropout; the mask is the causal one or none. Embeddings, logits and parameters are not counted.
+
+    Args:
+        length: Number of tokens, 32 or more; below, PyTorch's kernel takes other ways.
+        n_layers: Number of layers.
+        n_heads: Number of heads.
+        d_head: Width of a head.
+        batch: Number of sequences.
+        d_ff: Inner width of the feed-forward network; four times the width of a token if left out.
+        dtype: Type of the numbers. Scores and norms of 16-bit numbers are kept as the layers do.
+        checkpointed: Whether each layer keeps its input alone, and runs again in the backward
+            pass. What is counted then is the most that exists at a time: all inputs, and one layer.
+
+    Raises:
+        TypeError: If a size is not a whole number, or the dtype is not a float type.
+        ValueError: If a size is too small.
+
+    Example:
+        >>> bert = LayerStack(length=512, n_layers=12, n_heads=12, d_head=64)
+        >>> bert.fused()
+        Kept(weights=0, activations=302383104)
+        >>> bert.equation().weights  # at this length, about as much again
+        301989888
+
+    Source:
+        Counted by hand from what each operation's gradient needs, and checked against
+        :func:`saved_bytes` in float64, float32 and bfloat16.
+    """
+
+    length: int
+    n_layers: int
+    n_heads: int
+    d_head: int
+    batch: int = 1
+    d_ff: int | None = None
+    dtype: torch.dtype = torch.float32
+    checkpointed: bool = False
+
+    def __post_init__(self) -> None:
+        check_sizes(n_layers=self.n_layers, n_heads=self.n_heads, d_head=self.d_head)
+        check_sizes(batch=self.batch, d_ff=1 if self.d_ff is None else self.d_ff)
+        check_sizes(at_least=32, length=self.length)
+        if not isinstance(self.dtype, torch.dtype) or not self.dtype.is_floating_point:
+            raise TypeError(f"dtype must be a float type, such as torch.float32, got {self.dtype}")
+
+    def equation(self) -> Kept:
+        """Attention that keeps its weights: the softmax, and what the values are multiplied by.
+
+        The softmax is in float32 or above, and so are its queries and keys.
+        """
+        pairs = self._pairs * (self._precise + self.dtype.itemsize)
+        inputs = self._vectors * (2 * self._precise + self.dtype.itemsize)
+        sees_nothing = self._tokens * self.n_heads  # a boolean for each query
+        return self._in_all(pairs, inputs + sees_nothing)
+
+    def fused_with_dropout(self) -> Kept:
+        """PyTorch's kernel if it is asked for dropout on the weights: it takes another way.
+
+        The softmax, the mask of the dropout and their product are kept, in float32 or above.
+        """
+        return self._in_all(3 * self._pairs * self._precise, 3 * self._vectors * self._precise)
+
+    def fused(self) -> Kept:
+        """PyTorch's kernel as it should be: one number for each query, and no weights."""
+        inputs = 3 * self._vectors * self.dtype.itemsize
+        return self._in_all(0, inputs + self._log_sums)
+
+    def tiled(self) -> Kept:
+        """As the kernel; the output is kept before and after its heads are merged."""
+        inputs_and_output = 4 * self._vectors * self.dtype.itemsize
+        return self._in_all(0, inputs_and_output + self._log_sums)
+
+    def sparse(self) -> Kept:
+        """A window, or blocks, of any size: as tiled, and a boolean for each token."""
+        inputs_and_output = 4 * self._vectors * self.dtype.itemsize
+        return self._in_all(0, inputs_and_output + self._log_sums + self.length)
+
+    def linformer(self, rank: int) -> Kept:
+        """Low rank: queries, and the few keys and values that the tokens are mixed to.
+
+        The learned mixing itself is a parameter, and does not count. To mix a batch of several
+        sequences, PyTorch copies it first.
+
+        Raises:
+            TypeError: If ``rank`` is not a whole number.
+            ValueError: If it does not lie between 32 and the length.
+        """
+        check_sizes(at_least=32, rank=rank)
+        if rank > self.length:
+            raise ValueError(f"rank={rank} must not be more than length={self.length}")
+        short = 3 * self.batch * rank * self._d_model  # summaries, keys, values
+        of_the_bias = 2 * (self.length + rank)
+        queries_and_copy = self._vectors * (1 if self.batch == 1 else 2)
+        numbers = queries_and_copy + short + of_the_bias
+        return self._in_all(0, numbers * self.dtype.itemsize + self._log_sums)
+
+    def parameters(self) -> int:
+        """Bytes of the layers' parameters; see :func:`parameter_bytes` for what comes on top."""
+        d, d_ff = self._d_model, self._d_ff
+        projections, norms = 4 * (d * d + d), 2 * 2 * d
+        feed_forward = 2 * d * d_ff + d_ff + d
+        return self.n_layers * (projections + norms + feed_forward) * self.dtype.itemsize
+
+    def _in_all(self, weights: int, inside_attention: int) -> Kept:
+        """From what attention keeps in one layer to what the stack keeps."""
+        # Inputs of: the layer, the output projection, both norms (or what follows them), both
+        # halves of the feed-forward network and its bend; and each norm's mean and deviation.
+        each_token = 5 * self._d_model + 2 * self._d_ff + 2 * 2
+        activations = inside_attention + self._tokens * each_token * self.dtype.itemsize
+        if not self.checkpointed:
+            return Kept(self.n_layers * weights, self.n_layers * activations)
+        inputs = (self.n_layers - 1) * self._vectors * self.dtype.itemsize  # of the other layers
+        return Kept(weights, activations + inputs)
+
+    @property
+    def _d_model(self) -> int:
+        return self.n_heads * self.d_head
+
+    @property
+    def _d_ff(self) -> int:
+        return 4 * self._d_model if self.d_ff is None else self.d_ff
+
+    @property
+    def _tokens(self) -> int:
+        return self.batch * self.length
+
+    @property
+    def _vectors(self) -> int:
+        """How many numbers there are in one vector for each token."""
+        return self._tokens * self._d_model
+
+    @property
+    def _pairs(self) -> int:
+        return self._tokens * self.n_heads * self.length
+
+    @property
+    def _precise(self) -> int:
+        """Bytes of a score: it has 32 bits or more."""
+        return max(4, self.dtype.itemsize)
+
+    @property
+    def _log_sums(self) -> int:
+        return self._tokens * self.n_heads * self._precise
 
 
 def _tensors(things: Iterable[Tensor | nn.Module]) -> Iterable[Tensor]:

@@ -1,13 +1,32 @@
 """Bytes counted by hand: what an operation keeps is known from its gradient."""
 
+import contextlib
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
+from attnlib.efficient.bigbird import bigbird_layout, block_sparse_attention
+from attnlib.efficient.checkpointing import Checkpointed
+from attnlib.efficient.linformer import LengthProjection, LinformerAttention
+from attnlib.efficient.longformer import window_attention
+from attnlib.efficient.tiled import tiled_attention
 from attnlib.functional import attention, fused_attention
+from attnlib.layers import EncoderLayer, PostNorm, PreNorm
 from attnlib.masks import causal_mask, padding_mask, window_mask
-from attnlib.memory import cache_bytes, mask_cost, parameter_bytes, parameter_count, saved_bytes
+from attnlib.memory import (
+    Kept,
+    LayerStack,
+    cache_bytes,
+    mask_cost,
+    parameter_bytes,
+    parameter_count,
+    saved_bytes,
+)
+from attnlib.record import record_attention
 
 
 def test_exp_keeps_its_output_and_a_sum_nothing():
@@ -174,6 +193,136 @@ def test_blocks_are_paid_for_whole_and_those_at_the_edge_are_smaller():
     assert mask_cost(causal_mask(5), d_head=1, block_size=9).share == 1
 
 
+# ------------------------------------------------------------------- predicted, then measured
+
+SIZES = {"n_layers": 2, "n_heads": 3, "d_head": 8}
+SMALL = {"length": 67, "batch": 2}  # primes: no block, no tile fits
+LARGER = {"length": 131, "batch": 1, "dtype": torch.bfloat16}
+RANK = 37
+
+
+class Attend(nn.Module):
+    """Stands in a layer where queries meet keys."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, q, k, v, *, mask, bias):
+        return self.function(q, k, v)
+
+
+class LowRank(LinformerAttention):
+    def forward(self, x, *, mask, bias, cache):
+        return super().forward(x)
+
+
+def in_blocks(q, k, v):
+    layout = bigbird_layout(-(-q.shape[2] // 16))
+    return block_sparse_attention(q, k, v, layout=layout, block_size=16)
+
+
+FUNCTIONS = {
+    "equation": lambda q, k, v: attention(q, k, v)[0],
+    "fused_with_dropout": partial(scaled_dot_product_attention, dropout_p=0.1),
+    "fused": fused_attention,
+    "tiled": tiled_attention,
+    "window": partial(window_attention, radius=5),
+    "blocks": in_blocks,
+}
+
+
+def layers_of(method, stack, residual=PreNorm):
+    width = stack.n_heads * stack.d_head
+    d_ff = stack.d_ff or 4 * width
+    layers = nn.ModuleList(
+        EncoderLayer(width, stack.n_heads, d_ff, residual=residual, activation=nn.GELU())
+        for _ in range(stack.n_layers)
+    )
+    for layer in layers:
+        if method == "linformer":
+            short = LengthProjection(max_len=stack.length, rank=RANK)
+            layer.attention = LowRank(width, stack.n_heads, to_short=short)
+        else:
+            layer.attention.attend = Attend(FUNCTIONS[method])
+    if stack.checkpointed:
+        layers = nn.ModuleList([*map(Checkpointed, layers[:-1]), layers[-1]])  # the last runs again
+    return layers.to(stack.dtype)
+
+
+def measured(layers, stack):
+    def run():
+        x = torch.zeros(stack.batch, stack.length, stack.n_heads * stack.d_head)
+        x = x.to(stack.dtype).requires_grad_()  # as the embeddings do
+        for layer in layers:
+            x = layer(x)
+
+    return saved_bytes(run, leave_out=[layers])
+
+
+def predicted(method, stack):
+    if method == "linformer":
+        return stack.linformer(RANK)
+    return getattr(stack, {"window": "sparse", "blocks": "sparse"}.get(method, method))()
+
+
+@pytest.mark.parametrize("method", [*FUNCTIONS, "linformer"])
+def test_what_a_stack_keeps_is_predicted_to_the_byte(method):
+    for sizes in (SMALL, LARGER, SMALL | {"d_ff": 29, "checkpointed": True}):
+        stack = LayerStack(**SIZES, **sizes)
+        assert sum(predicted(method, stack)) == measured(layers_of(method, stack), stack)
+
+
+def test_where_the_norm_stands_makes_no_difference_and_the_dtype_may_be_wide():
+    stack = LayerStack(**SIZES, **SMALL, dtype=torch.float64)
+    for method in ("equation", "fused", "tiled"):
+        layers = layers_of(method, stack, residual=PostNorm)
+        assert sum(predicted(method, stack)) == measured(layers, stack)
+
+
+def test_a_layer_of_ours_is_the_fused_one_and_while_someone_listens_the_equation():
+    stack = LayerStack(**SIZES, **SMALL)
+    mask = causal_mask(stack.length)
+    layers = layers_of("fused", stack)
+    for layer in layers:
+        layer.attention.attend = type(EncoderLayer(2, 1, 2).attention.attend)()
+    for kept, listening in (
+        (stack.fused(), contextlib.nullcontext()),
+        (stack.equation(), record_attention(layers)),
+    ):
+        x = torch.zeros(2, 67, 24, requires_grad=True)
+        with listening:
+            run = partial(lambda x: layers[1](layers[0](x, mask=mask), mask=mask), x)
+            assert saved_bytes(run, leave_out=[layers]) == sum(kept)
+
+
+def test_the_weights_are_what_grows_with_the_square():
+    short, long = (LayerStack(length=n, **SIZES) for n in (64, 128))
+    for method in ("equation", "fused_with_dropout"):
+        assert predicted(method, long).weights == 4 * predicted(method, short).weights > 0
+    for method in ("equation", "fused_with_dropout", "fused", "tiled", "window"):
+        assert predicted(method, long).activations == 2 * predicted(method, short).activations
+    for method in ("fused", "tiled", "window", "linformer"):
+        assert predicted(method, long).weights == 0
+    assert Kept(3, 4) == (3, 4)
+    assert Kept(weights=3, activations=4).activations == 4
+
+
+def test_what_is_checkpointed_keeps_the_inputs_of_all_layers():
+    stack = LayerStack(**SIZES, **SMALL)
+    layers = nn.ModuleList(map(Checkpointed, layers_of("fused", stack)))
+    one_input = 2 * 67 * 24 * 4
+    assert measured(layers, stack) == 2 * one_input
+    peak = LayerStack(**SIZES, **SMALL, checkpointed=True).fused()
+    assert sum(peak) == one_input + sum(LayerStack(**SIZES | {"n_layers": 1}, **SMALL).fused())
+
+
+def test_the_parameters_of_a_stack():
+    for sizes in (SMALL, LARGER | {"d_ff": 29}):
+        stack = LayerStack(**SIZES, **sizes)
+        assert stack.parameters() == parameter_bytes(layers_of("fused", stack))
+
+
 # ---------------------------------------------------------------------------------- refusals
 
 
@@ -193,3 +342,16 @@ def test_refusals_say_what_came_and_what_to_do():
         mask_cost(causal_mask(4), d_head=3, block_size=0)
     with pytest.raises(ValueError, match="mask must be 4-D"):
         mask_cost(causal_mask(4)[0, 0], d_head=3)
+    sizes = {"length": 64, "n_layers": 1, "n_heads": 1, "d_head": 1}
+    with pytest.raises(ValueError, match="length must be 32 or more, got 31"):
+        LayerStack(**sizes | {"length": 31})
+    for name in ("n_layers", "n_heads", "d_head", "batch", "d_ff"):
+        with pytest.raises(ValueError, match=f"{name} must be 1 or more, got 0"):
+            LayerStack(**sizes | {name: 0})
+    for dtype in ("float32", torch.int64):
+        with pytest.raises(TypeError, match=f"dtype must be a float type, .*got {dtype}"):
+            LayerStack(**sizes, dtype=dtype)
+    with pytest.raises(ValueError, match="rank=65 must not be more than length=64"):
+        LayerStack(**sizes).linformer(65)
+    with pytest.raises(ValueError, match="rank must be 32 or more, got 31"):
+        LayerStack(**sizes).linformer(31)
