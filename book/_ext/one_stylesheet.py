@@ -15,7 +15,7 @@ from sphinx.application import Sphinx
 
 NAME = "book.css"
 FIRST = ["basic.css", "styles/pydata-sphinx-theme.css"]  # the theme links these by itself
-LAST = ["icons.css", "site.css"]  # ours have the last word
+LAST = ["icons.css", "site.css", "print.css"]  # ours have the last word
 # Theme files that no page asks for once the templates of light_theme.py are in use.
 UNUSED = ["vendor", "scripts", "styles", "locales", "webpack-macros.html", "sphinx-book-theme.css"]
 

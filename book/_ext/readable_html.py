@@ -3,6 +3,7 @@
 * A picture without a text alternative is a warning, which fails the build.
 * The list of sources gets roles that exist in HTML; an empty corner of a table is no heading.
 * A long name in a table breaks between its words, and not within one.
+* A link that reads as its own address is marked, so that paper does not repeat the address.
 """
 
 import re
@@ -14,6 +15,7 @@ from sphinx.util import logging
 logger = logging.getLogger(__name__)
 CELL = re.compile(r"<t([dh])\b.*?</t\1>", re.DOTALL)
 CODE = re.compile(r'(?<=<span class="pre">)[^<]+')
+BARE_LINK = re.compile(r'(<a class="reference external)(" href="([^"]+)">\3</a>)')
 END_OF_A_WORD = re.compile(r"(?<=[_.(=/,])(?=\w)|(?<=[a-z])(?=[A-Z])")
 
 
@@ -38,6 +40,7 @@ def _mend(app: Sphinx, page: str, template: str, context: dict, doctree) -> None
     if body := context.get("body"):
         body = body.replace('role="doc-biblioentry"', 'role="listitem"')
         body = re.sub(r"<th\b[^>]*>\s*(<p>\s*</p>)?\s*</th>", "<td></td>", body)
+        body = BARE_LINK.sub(r"\1 bare\2", body)
         context["body"] = CELL.sub(_let_code_break, body)
 
 

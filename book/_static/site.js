@@ -79,7 +79,7 @@
   }
   for (const a of links.values()) a.addEventListener("click", () => document.getElementById("page-toc").hidePopover?.());
 
-  // ---- a link into a closed fold opens it; paper has no folds ----
+  // ---- a link into a closed fold opens it; paper has no folds, no dark colours and no later ----
   function openTarget() {
     const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (!target) return;
@@ -92,8 +92,13 @@
   addEventListener("beforeprint", () => {
     closed = all("details.admonition:not([open])");
     for (const fold of closed) fold.open = true;
+    for (const picture of all("img[loading=lazy]")) picture.loading = "eager";
+    root.dataset.theme = "light";
   });
-  addEventListener("afterprint", () => { for (const fold of closed) fold.open = false; });
+  addEventListener("afterprint", () => {
+    for (const fold of closed) fold.open = false;
+    colour(root.dataset.mode);
+  });
 
   // ---- an open menu in the header closes at a click elsewhere, or at Escape ----
   const menus = all(".header-menu");
