@@ -16,6 +16,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 BOOK = Path(__file__).resolve().parents[1] / "book"
 sys.path.insert(0, str(BOOK / "_ext"))
 import run_notebooks  # noqa: E402
+from repository import configured, guard  # noqa: E402
 from run_notebooks import STATE, main, source_sha256  # noqa: E402
 
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -225,7 +226,8 @@ def test_two_runs_write_the_same_bytes_and_keep_what_they_should(notebook, capsy
     assert nb.cells[1].outputs[0].ename == "ZeroDivisionError"
     assert nb.cells[2].outputs[0].data["text/plain"] == "'1'"
     assert [cell.id for cell in nb.cells[2:]] == ["threads", "code-2", "text"]
-    assert nb.cells[0].id == "code-import-anywidget-class-lab"
+    assert nb.cells[0].source == guard(*configured()) + "\n" + WIDGET.strip()
+    assert nb.cells[0].id == "code-from-importlib-util-import"
     assert "vscode" not in nb.metadata
     assert nb.metadata.attnlib.source_sha256 == source_sha256(nb)
     assert main([str(notebook)]) == 0

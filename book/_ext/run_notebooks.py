@@ -22,6 +22,8 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
+from repository import configured, put_guard
+
 BOOK = Path(__file__).resolve().parent.parent
 STATE = "application/vnd.jupyter.widget-state+json"
 CELL_TIMEOUT = 300  # seconds
@@ -58,6 +60,7 @@ def run(path: Path) -> float:
     """
     nb = nbformat.read(path, as_version=4)
     _forget_outputs(nb)
+    put_guard(nb, *configured())
     start = time.perf_counter()
     NotebookClient(
         nb,
