@@ -20,7 +20,6 @@ from attnlib.models.t5 import (
     T5_CONFIGS,
     T5Config,
     T5Layer,
-    T5Stack,
     t5_state_from_hugging_face,
 )
 from attnlib.record import record_attention
@@ -112,9 +111,11 @@ def assert_gradients_agree(ours, theirs, output, expected):
     output.backward(probe)
     expected.backward(probe)
     expected = t5_state_from_hugging_face(gradients(theirs))
-    if ours.config.tied:
-        del expected["to_logits.weight"]
-    assert_close(gradients(ours), expected)
+    assert_close(gradients(ours), {name: expected[name] for name in gradients(ours)})
+    assert expected.keys() - gradients(ours).keys() <= {
+        "embed_target.tokens.weight",
+        "to_logits.weight",
+    }
 
 
 @EACH_CONFIG
@@ -146,7 +147,7 @@ def test_equals_hugging_face_with_padding_in_the_target(config, side):
     ours, theirs = pair(config)
     source, target, keep = ids_for(config), ids_for(config), KEEPS[side]
     real = keep.bool()  # padding that sees nothing is averaged over everything there
-    output = ours(source, target, target_mask=from_attention_mask(keep))[real]
+    output = ours(source, target, mask=from_attention_mask(keep))[real]
     expected = theirs(source, decoder_input_ids=target, decoder_attention_mask=keep).logits[real]
     assert_close(output, expected)
     assert_gradients_agree(ours, theirs, output, expected)
@@ -196,9 +197,9 @@ def test_the_recorded_weights_equal_hugging_faces():
     close(weights_of(maps[2:], "self_attention"), list(expected.decoder_attentions))
     close(weights_of(maps, "cross_attention"), list(expected.cross_attentions))
     assert [m.layer for m in maps[::2]] == [
-        "encoder.layers.0.self_attention",
-        "decoder.layers.0.self_attention",
-        "decoder.layers.1.self_attention",
+        "encoder.0.self_attention",
+        "decoder.0.self_attention",
+        "decoder.1.self_attention",
     ]
 
 
@@ -207,7 +208,7 @@ def test_no_parameter_goes_missing(config):
     ours, theirs = pair(config)
     assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters())
     assert t5_state_from_hugging_face(theirs.state_dict()).keys() == ours.state_dict().keys()
-    assert (ours.to_logits.weight is ours.tokens.weight) == config.tied
+    assert (ours.to_logits.weight is ours.embed_source.tokens.weight) == config.tied
 
 
 def test_a_file_without_a_head_is_tied_and_an_old_one_has_a_bias_too_many():
@@ -220,7 +221,11 @@ def test_a_file_without_a_head_is_tied_and_an_old_one_has_a_bias_too_many():
             "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": shared,
         }
     )
-    assert ours.keys() == {"tokens.weight", "to_logits.weight"}
+    assert ours.keys() == {
+        "embed_source.tokens.weight",
+        "embed_target.tokens.weight",
+        "to_logits.weight",
+    }
     assert all(tensor is shared for tensor in ours.values())
 
 
@@ -314,7 +319,7 @@ def test_it_starts_like_hugging_faces():
         n_sigma = 4 / (2 * p.numel()) ** 0.5  # 4 standard errors of a standard deviation, each
         assert p.std().item() == pytest.approx(theirs[name].std().item(), rel=2 * n_sigma), name
         assert abs(p.mean() - theirs[name].mean()) <= 9 * p.std() / p.numel() ** 0.5, name
-    assert torch.equal(T5Stack(config, is_decoder=True).norm.weight, torch.ones(96))
+    assert torch.equal(T5(config).decoder_norm[0].weight, torch.ones(96))
 
 
 @pytest.mark.parametrize("config", [SMALL, CONFIGS["one head, ReLU, tied"]])
@@ -357,11 +362,21 @@ def test_padding_of_the_source_changes_nothing_if_it_is_said_and_something_if_no
     assert not torch.allclose(model(source, target), expected)
 
 
+def test_padding_in_front_of_the_source_may_be_said_as_a_count():
+    model, source, target = model_of(), ids_for(), ids_for(length=Q_LEN)
+    count, mask = torch.tensor([0, 3, 6]), from_attention_mask(KEEPS["in front"])
+    expected = model(source, target, source_mask=mask)
+    assert_close(model(source, target, source_padding=count), expected)
+    with torch.no_grad():
+        cache = model.start(source, max_len=Q_LEN, padding=count)
+        assert_close(model.decode(target, cache=cache), expected)
+
+
 @pytest.mark.parametrize("side", ["behind", "in front"])
 def test_padding_of_the_target_changes_nothing(side):
     model, source, target = model_of(), ids_for(), ids_for()
     keep = KEEPS[side].bool()
-    output = model(source, target, target_mask=from_attention_mask(keep))
+    output = model(source, target, mask=from_attention_mask(keep))
     for i in range(BATCH):
         assert_close(output[i, keep[i]], model(source[[i]], target[i, keep[i]][None])[0])
     hidden = model(source, target)[keep]
@@ -415,16 +430,16 @@ def test_order_counts_through_the_bias_alone(stack):
         return model(source, shuffled[1])[:, -1]
 
     assert not torch.allclose(last(), shuffled_last())
-    nn.init.zeros_(getattr(model, stack).positions.table)
+    nn.init.zeros_(getattr(model, f"{stack}_positions").table)
     assert_close(last(), shuffled_last())
 
 
 def test_each_stack_has_one_table_for_all_of_its_layers():
     model = T5(SMALL)
     tables = {n: p.shape for n, p in model.named_parameters() if "table" in n}
-    assert tables == {"encoder.positions.table": (32, 3), "decoder.positions.table": (32, 3)}
-    assert model.encoder.positions.bidirectional
-    assert not model.decoder.positions.bidirectional
+    assert tables == {"encoder_positions.table": (32, 3), "decoder_positions.table": (32, 3)}
+    assert model.encoder_positions.bidirectional
+    assert not model.decoder_positions.bidirectional
     attentions = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
     assert len(attentions) == 3 * SMALL.n_layers
     assert all(m.positions is None and m.attend.scale == 1 for m in attentions)
@@ -457,7 +472,7 @@ def test_a_mask_of_the_target_reaches_cached_keys():
     mask = torch.ones(1, 1, 1, Q_LEN, dtype=torch.bool)
     mask[..., 1] = False
     with torch.no_grad():
-        expected = model(source, target, target_mask=mask)
+        expected = model(source, target, mask=mask)
         cache = model.start(source, max_len=Q_LEN)
         start = model.decode(target[:, :3], mask=mask[..., :3], cache=cache)
         rest = model.decode(target[:, 3:], mask=mask, cache=cache)
@@ -472,7 +487,7 @@ def test_the_source_is_read_once_and_its_keys_are_kept():
         memory = model.encode(source)
         del model.encoder  # nobody needs it from now on
         assert_close(model.decode(ids_for(length=3), cache=cache).isfinite().all().item(), True)
-    for layer, kept in zip(model.decoder.layers, cache.memory, strict=True):
+    for layer, kept in zip(model.decoder, cache.memory, strict=True):
         assert_close(list(kept), list(layer.cross_attention.keys_and_values(memory)))
 
 
@@ -548,8 +563,8 @@ def test_copies_and_saved_states_say_the_same(tmp_path, config):
     expected = model(*inputs)
     clone = copy.deepcopy(model)
     assert torch.equal(clone(*inputs), expected)
-    assert (clone.to_logits.weight is clone.tokens.weight) == config.tied
-    assert clone.tokens.weight is not model.tokens.weight
+    assert (clone.to_logits.weight is clone.embed_target.tokens.weight) == config.tied
+    assert clone.embed_target.tokens.weight is not model.embed_target.tokens.weight
     assert torch.equal(pickle.loads(pickle.dumps(model))(*inputs), expected)
     torch.save(model.state_dict(), tmp_path / "state.pt")
     other = model_of(config)
@@ -576,7 +591,7 @@ def test_half_precision_runs_and_stays_near(dtype):
 
 def test_large_weights_are_too_much_for_float16_but_not_for_bfloat16():
     model, source, target = T5(SMALL), ids_for(), ids_for(length=Q_LEN)
-    model.encoder.layers[0].feed_forward.narrow.weight.data *= 1e6
+    model.encoder[0].feed_forward.narrow.weight.data *= 1e6
     exact = model(source, target)
     assert model.bfloat16()(source, target).isfinite().all()
     assert exact.isfinite().all()
@@ -643,7 +658,7 @@ MEMORY = torch.zeros(2, 3, SMALL.d_model)
 REFUSED = {
     "1-D source": (lambda m: m(IDS[0], IDS), ValueError, r"source must be \(batch, length\)"),
     "no source": (lambda m: m(IDS[:, :0], IDS), ValueError, r"or more, got shape \(2, 0\)"),
-    "no target": (lambda m: m(IDS, IDS[:, :0]), ValueError, r"ids must be .* got shape \(2, 0\)"),
+    "no target": (lambda m: m(IDS, IDS[:, :0]), ValueError, r"target must be .* shape \(2, 0\)"),
     "1-D labels": (lambda m: m.shift_right(IDS[0]), ValueError, r"labels must be \(batch, length"),
     "another batch": (
         lambda m: m(IDS, IDS[:1]), ValueError, "query, key and value must agree in batch and heads"
@@ -652,36 +667,36 @@ REFUSED = {
         lambda m: m(IDS, IDS, source_mask=torch.ones(2, 1, 1, 3)), TypeError, "must be torch.bool"
     ),
     "target's mask of another length": (
-        lambda m: m(IDS, IDS, target_mask=causal_mask(4)), ValueError, r"= \(2, 3, 3, 3\)"
+        lambda m: m(IDS, IDS, mask=causal_mask(4)), ValueError, r"= \(2, 3, 3, 3\)"
     ),
     "2-D mask": (
-        lambda m: m(IDS, IDS, target_mask=torch.ones(2, 3).bool()), ValueError, "mask must be 4-D"
+        lambda m: m(IDS, IDS, mask=torch.ones(2, 3).bool()), ValueError, "mask must be 4-D"
     ),
     "mask of another length": (
         lambda m: m(IDS, IDS, source_mask=causal_mask(1, 4)), ValueError, r"= \(2, 3, 3, 3\)"
     ),
     "neither memory nor cache": (
-        lambda m: m.decode(IDS), ValueError, "needs the memory, or a cache from T5.start"
+        lambda m: m.decode(IDS), ValueError, r"needs a source: a memory from encode\(\) or a cache"
     ),
     "memory and cache": (
         lambda m: m.decode(IDS, MEMORY, cache=m.start(IDS, max_len=3)),
         ValueError,
-        "a cache brings the memory for each of 2 layers",
+        "a cache holds the source already: leave memory and memory_mask out",
     ),
     "a cache without a memory": (
-        lambda m: m.decode(IDS, cache=KVCache(2, 3)), ValueError, "this one has it for 0. Make it"
+        lambda m: m.decode(IDS, cache=KVCache(2, 3)), ValueError, "the cache holds no source; make"
     ),
     "a cache of another model": (
         lambda m: m.decode(IDS, cache=T5(T5Config(9, 10, 3, 4, 7, 1)).start(IDS, max_len=3)),
         ValueError,
-        "each of 2 layers, and then no other is given; this one has it for 1. Make",
+        "the cache has 1 layers, but the model has 2",
     ),
     "a full cache": (
         lambda m: m.decode(IDS, cache=m.start(IDS, max_len=2)), ValueError, "3 more do not fit"
     ),
     "no room": (lambda m: m.start(IDS, max_len=0), ValueError, "max_len must be 1 or more, got 0"),
     "a layer that can't read": (
-        lambda m: m.encoder.layers[0](MEMORY, MEMORY), ValueError, "one that does not can't read"
+        lambda m: m.encoder[0](MEMORY, MEMORY), ValueError, "one that does not can't read"
     ),
     "a layer that has nothing to read": (
         lambda m: T5Layer(SMALL, crosses=True)(MEMORY), ValueError, "that crosses needs a memory"

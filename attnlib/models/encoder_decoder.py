@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from attnlib.cache import KeysAndValues, KVCache
 from attnlib.dropout import Dropout
 from attnlib.models.inputs import cache_of_each, check_ids, decoder_mask, encoder_mask
+from attnlib.positions import T5Bias
 
 
 class TokenEmbedding(nn.Module):
@@ -18,7 +19,8 @@ class TokenEmbedding(nn.Module):
 
     Args:
         tokens: The table of vectors; several embeddings may share one.
-        positions: Adds the positions, such as :class:`~attnlib.positions.SinusoidalEncoding`.
+        positions: Adds the positions, such as :class:`~attnlib.positions.SinusoidalEncoding`;
+            nothing is added if left out.
         scale: What the vectors of the table are multiplied by.
         norm: Normalises the sum; it stays as it is if left out.
         dropout: Probability that a number of the result is dropped in training.
@@ -36,7 +38,7 @@ class TokenEmbedding(nn.Module):
     def __init__(
         self,
         tokens: nn.Embedding,
-        positions: nn.Module,
+        positions: nn.Module | None = None,
         *,
         scale: float = 1.0,
         norm: nn.Module | None = None,
@@ -59,7 +61,9 @@ class TokenEmbedding(nn.Module):
             ValueError: If one of them is not in the table.
         """
         check_ids("ids", ids, self.tokens.num_embeddings)
-        x = self.positions(self.tokens(ids) * self.scale, offset=offset)
+        x = self.tokens(ids) * self.scale
+        if self.positions is not None:
+            x = self.positions(x, offset=offset)
         return self.dropout(self.norm(x))
 
 
@@ -75,6 +79,9 @@ class EncoderDecoder(nn.Module):
         to_logits: Turns the decoder's vectors into a score for each token.
         encoder_norm: Normalises what the last layer of the encoder gives, if at all.
         decoder_norm: The same for the decoder.
+        encoder_positions: A table of distances that all layers of the encoder share; its entries
+            are added to the scores of self-attention. None if the embeddings know the positions.
+        decoder_positions: The same for the decoder.
 
     Example:
         >>> from attnlib.layers import DecoderLayer, EncoderLayer
@@ -100,6 +107,8 @@ class EncoderDecoder(nn.Module):
         *,
         encoder_norm: nn.Module | None = None,
         decoder_norm: nn.Module | None = None,
+        encoder_positions: T5Bias | None = None,
+        decoder_positions: T5Bias | None = None,
     ) -> None:
         super().__init__()
         self.n_heads = n_heads
@@ -110,6 +119,8 @@ class EncoderDecoder(nn.Module):
         self.decoder = nn.ModuleList(decoder)
         self.decoder_norm = nn.Identity() if decoder_norm is None else decoder_norm
         self.to_logits = to_logits
+        self.encoder_positions = encoder_positions
+        self.decoder_positions = decoder_positions
 
     def forward(
         self,
@@ -207,8 +218,10 @@ class EncoderDecoder(nn.Module):
         mask = decoder_mask(target, self.n_heads, offset=offset, padding=padding, mask=mask)
         memories, memory_mask = self._source_for_each_layer(memory, memory_mask, cache)
         x = self.embed_target(target, offset=offset if padding is None else offset - padding)
+        options = {"mask": mask, "memory_mask": memory_mask}
+        options |= _shared_bias(self.decoder_positions, x, offset + target.shape[1])
         for layer, its_memory, its_cache in zip(self.decoder, memories, caches, strict=True):
-            x = layer(x, its_memory, mask=mask, memory_mask=memory_mask, cache=its_cache)
+            x = layer(x, its_memory, cache=its_cache, **options)
         return self.to_logits(self.decoder_norm(x))  # (B, Lq, V)
 
     @torch.no_grad()
@@ -257,8 +270,9 @@ class EncoderDecoder(nn.Module):
         self, source: Tensor, padding: Tensor | None, mask: Tensor | None
     ) -> Float[Tensor, "batch k_len d_model"]:
         x = self.embed_source(source, offset=0 if padding is None else -padding)
+        options = {"mask": mask} | _shared_bias(self.encoder_positions, x, source.shape[1])
         for layer in self.encoder:
-            x = layer(x, mask=mask)
+            x = layer(x, **options)
         return self.encoder_norm(x)
 
     def _source_for_each_layer(
@@ -275,6 +289,11 @@ class EncoderDecoder(nn.Module):
         if len(cache.memory) != len(self.decoder):
             raise ValueError("the cache holds no source; make it with start(source, max_len=…)")
         return cache.memory, cache.memory_mask
+
+
+def _shared_bias(positions: T5Bias | None, x: Tensor, k_len: int) -> dict[str, Tensor]:
+    """What every layer of a stack adds to its scores, computed once; nothing without a table."""
+    return {} if positions is None else {"bias": positions.between(x.shape[1], k_len).to(x.dtype)}
 
 
 def shift_right(

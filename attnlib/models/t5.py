@@ -8,12 +8,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attnlib.cache import KeysAndValues, KVCache, LayerCache
+from attnlib.cache import KeysAndValues, LayerCache
 from attnlib.checks import check_sizes
 from attnlib.dropout import Dropout
 from attnlib.layers import FeedForward, GatedFeedForward, MultiHeadAttention, PreNorm
-from attnlib.models.encoder_decoder import shift_right
-from attnlib.models.inputs import check_ids, decoder_mask, encoder_mask
+from attnlib.models.encoder_decoder import EncoderDecoder, TokenEmbedding, shift_right
+from attnlib.models.inputs import check_ids
 from attnlib.positions import T5Bias
 
 _EPS = 1e-6  # added to the mean of squares in the normalisations, in every published T5
@@ -159,85 +159,7 @@ class T5Layer(nn.Module):
         return self.around_feed_forward(x, self.feed_forward)
 
 
-class T5Stack(nn.Module):
-    """Layers that share one table of relative positions, and a normalisation after the last.
-
-    Args:
-        config: The sizes.
-        is_decoder: Whether its layers ask a memory. Nobody sees the future then, if the mask is
-            causal, so that keys after the query need no bias of their own.
-
-    Example:
-        >>> stack = T5Stack(T5Config(d_model=8, n_heads=2, d_head=3, d_ff=16), is_decoder=False)
-        >>> stack(torch.randn(1, 5, 8)).shape
-        torch.Size([1, 5, 8])
-
-    Source:
-        Raffel et al. 2020, arXiv:1910.10683, section 2.1.
-    """
-
-    def __init__(self, config: T5Config, *, is_decoder: bool) -> None:
-        super().__init__()
-        self.is_decoder = is_decoder
-        self.positions = T5Bias(config.n_heads, bidirectional=not is_decoder)
-        self.layers = nn.ModuleList(
-            T5Layer(config, crosses=is_decoder) for _ in range(config.n_layers)
-        )
-        self.norm = nn.RMSNorm(config.d_model, eps=_EPS)
-        self.dropout = Dropout(config.dropout)
-
-    def forward(
-        self,
-        x: Float[Tensor, "batch q_len d_model"],
-        memory: Float[Tensor, "batch k_len d_model"] | None = None,
-        *,
-        mask: Bool[Tensor, "#batch #heads #q_len #total_len"] | None = None,
-        memory_mask: Bool[Tensor, "#batch #heads #q_len #k_len"] | None = None,
-        cache: KVCache | None = None,
-    ) -> Float[Tensor, "batch q_len d_model"]:
-        """Run all layers on embedded tokens.
-
-        Args:
-            x: The embedded tokens; with a cache, only those that are new.
-            memory: The encoder's output, for a decoder without a cache.
-            mask: Who may attend to whom among the tokens, cached ones included.
-            memory_mask: Which tokens of the memory may be seen.
-            cache: From :meth:`T5.start`; it holds what the decoder needs of the memory.
-
-        Returns:
-            One vector for each token of ``x``.
-
-        Raises:
-            ValueError: If a decoder gets neither a memory nor a cache that holds one, or both.
-        """
-        q_len, k_len = x.shape[1], x.shape[1] + (0 if cache is None else cache.length)
-        memories, caches = self._of_each_layer(memory, cache)
-        if cache is not None:
-            memory_mask = cache.memory_mask
-        bias = self.positions.between(q_len, k_len).to(x.dtype)  # once for all layers
-        x = self.dropout(x)
-        for layer, layer_memory, layer_cache in zip(self.layers, memories, caches, strict=True):
-            x = layer(
-                x, layer_memory, bias=bias, mask=mask, memory_mask=memory_mask, cache=layer_cache
-            )
-        return self.dropout(self.norm(x))
-
-    def _of_each_layer(self, memory: Tensor | None, cache: KVCache | None) -> tuple[list, list]:
-        """The memory and the cache that each layer gets."""
-        n_layers = len(self.layers)
-        if cache is None:
-            if self.is_decoder and memory is None:
-                raise ValueError("the decoder needs the memory, or a cache from T5.start")
-            return [memory] * n_layers, [None] * n_layers
-        if memory is not None or len(cache.memory) != n_layers:
-            raise ValueError(
-                f"a cache brings the memory for each of {n_layers} layers, and then no other is "
-                f"given; this one has it for {len(cache.memory)}. Make it with T5.start"
-            )
-        return cache.memory, cache.layers
-
-
-class T5(nn.Module):
+class T5(EncoderDecoder):
     r"""Read a text, write a text: translation, summary and answer are all the same to it.
 
     .. math:: logits = \frac{h}{\sqrt{d_{model}}}\, V^\top
@@ -273,124 +195,27 @@ class T5(nn.Module):
     """
 
     def __init__(self, config: T5Config) -> None:
-        super().__init__()
+        embed = TokenEmbedding(
+            nn.Embedding(config.vocab_size, config.d_model), dropout=config.dropout
+        )
+        norm = partial(nn.RMSNorm, config.d_model, eps=_EPS)
+        head = _DividingHead if config.tied else nn.Linear
+        super().__init__(
+            config.n_heads,
+            embed,
+            embed,
+            encoder=[T5Layer(config, crosses=False) for _ in range(config.n_layers)],
+            decoder=[T5Layer(config, crosses=True) for _ in range(config.n_layers)],
+            to_logits=head(config.d_model, config.vocab_size, bias=False),
+            encoder_norm=nn.Sequential(norm(), Dropout(config.dropout)),
+            decoder_norm=nn.Sequential(norm(), Dropout(config.dropout)),
+            encoder_positions=T5Bias(config.n_heads),
+            decoder_positions=T5Bias(config.n_heads, bidirectional=False),
+        )
         self.config = config
-        self.tokens = nn.Embedding(config.vocab_size, config.d_model)
-        self.encoder = T5Stack(config, is_decoder=False)
-        self.decoder = T5Stack(config, is_decoder=True)
-        self.to_logits = nn.Linear(config.d_model, config.vocab_size, bias=False)
         self._initialise()
         if config.tied:
-            self.to_logits.weight = self.tokens.weight
-
-    def forward(
-        self,
-        source: Int[Tensor, "batch k_len"],
-        target: Int[Tensor, "batch q_len"],
-        *,
-        source_mask: Bool[Tensor, "#batch #heads 1 k_len"] | None = None,
-        target_mask: Bool[Tensor, "#batch #heads #q_len #q_len"] | None = None,
-    ) -> Float[Tensor, "batch q_len vocab_size"]:
-        """Score the token after each token of a target that is given (teacher forcing).
-
-        Args:
-            source: Ids to read.
-            target: Ids from the pad token on: ``model.shift_right(labels)``.
-            source_mask: ``True`` where a token of the source may be seen, such as
-                ``padding_mask(lengths, k_len)``. Padding may stand behind or in front.
-            target_mask: Hides more than the future.
-
-        Returns:
-            Logits, in nats. Those of padding mean nothing.
-
-        Raises:
-            TypeError: If a mask is not boolean.
-            ValueError: If a shape does not fit, or a sequence is empty.
-        """
-        memory = self.encode(source, mask=source_mask)
-        return self.decode(target, memory, memory_mask=source_mask, mask=target_mask)
-
-    def encode(
-        self,
-        source: Int[Tensor, "batch k_len"],
-        *,
-        mask: Bool[Tensor, "#batch #heads #k_len k_len"] | None = None,
-    ) -> Float[Tensor, "batch k_len d_model"]:
-        """Turn each token of the source into a vector, in the light of the whole source.
-
-        Raises:
-            TypeError: If ``mask`` is not boolean.
-            ValueError: If ``source`` is not 2-D or holds no token, or the mask does not fit.
-        """
-        check_ids("source", source, self.config.vocab_size)
-        mask = encoder_mask(source, self.config.n_heads, mask=mask)
-        return self.encoder(self.tokens(source), mask=mask)
-
-    def start(
-        self,
-        source: Int[Tensor, "batch k_len"],
-        *,
-        max_len: int,
-        mask: Bool[Tensor, "#batch #heads 1 k_len"] | None = None,
-    ) -> KVCache:
-        """Read the source, and keep what the decoder needs of it.
-
-        Args:
-            source: Ids to read.
-            max_len: How many tokens of the target there is room for.
-            mask: ``True`` where a token of the source may be seen.
-
-        Returns:
-            A cache for :meth:`decode`.
-
-        Raises:
-            TypeError: If ``mask`` is not boolean.
-            ValueError: If a shape does not fit, or ``max_len`` is not positive.
-        """
-        memory = self.encode(source, mask=mask)
-        pairs = [layer.cross_attention.keys_and_values(memory) for layer in self.decoder.layers]
-        return KVCache(len(pairs), max_len, memory=pairs, memory_mask=mask)
-
-    def decode(
-        self,
-        ids: Int[Tensor, "batch q_len"],
-        memory: Float[Tensor, "batch k_len d_model"] | None = None,
-        *,
-        memory_mask: Bool[Tensor, "#batch #heads #q_len k_len"] | None = None,
-        padding: Int[Tensor, " batch"] | None = None,
-        mask: Bool[Tensor, "#batch #heads #q_len #total_len"] | None = None,
-        cache: KVCache | None = None,
-    ) -> Float[Tensor, "batch q_len vocab_size"]:
-        """Score the token after each token of the target.
-
-        Args:
-            ids: The target from the pad token on; with a cache, only what is new of it.
-            memory: From :meth:`encode`, if there is no cache.
-            memory_mask: ``True`` where a token of the source may be seen, if there is no cache.
-            padding: How many tokens of padding stand in front of each target, the same numbers in
-                every call with one cache. Nobody sees them; distances are the same without them.
-            mask: Hides more than the future and that padding. With a cache its keys are all tokens
-                so far.
-            cache: From :meth:`start`, under ``torch.no_grad()``; the keys and values of ``ids``
-                are added to it.
-
-        Returns:
-            Logits, in nats. Those of padding mean nothing.
-
-        Raises:
-            TypeError: If a mask is not boolean, or ``padding`` is not a tensor of whole numbers.
-            ValueError: If ``ids`` is not 2-D or holds no token, there is neither a memory nor a
-                cache, ``padding`` is not one number for each target, 0 or more, a shape does not
-                fit, or the cache is full.
-        """
-        check_ids("ids", ids, self.config.vocab_size)
-        start = 0 if cache is None else cache.length
-        heads = self.config.n_heads
-        mask = decoder_mask(ids, heads, offset=start, padding=padding, mask=mask)
-        x = self.decoder(self.tokens(ids), memory, mask=mask, memory_mask=memory_mask, cache=cache)
-        if self.config.tied:
-            x = x * self.config.d_model**-0.5
-        return self.to_logits(x)
+            self.to_logits.weight = embed.tokens.weight
 
     def shift_right(self, labels: Int[Tensor, "batch q_len"]) -> Int[Tensor, "batch q_len"]:
         """Make the decoder's input from the labels: the pad token, then all but the last label.
@@ -412,7 +237,7 @@ class T5(nn.Module):
 
         A query is smaller by the root of ``d_head``: that is where the division of the scores went.
         """
-        nn.init.normal_(self.tokens.weight)
+        nn.init.normal_(self.embed_source.tokens.weight)
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, std=module.in_features**-0.5)
@@ -421,6 +246,15 @@ class T5(nn.Module):
         for module in self.modules():
             if isinstance(module, MultiHeadAttention):
                 module.to_query.weight *= self.config.d_head**-0.5
+
+
+class _DividingHead(nn.Linear):
+    """A head that shares its weights with embeddings of size 1: it divides before it multiplies."""
+
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"]
+    ) -> Float[Tensor, "batch length vocab_size"]:
+        return super().forward(x * self.in_features**-0.5)
 
 
 def t5_state_from_hugging_face(state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -441,11 +275,12 @@ def t5_state_from_hugging_face(state: dict[str, Tensor]) -> dict[str, Tensor]:
     Example:
         >>> theirs = {"decoder.block.2.layer.1.EncDecAttention.k.weight": torch.zeros(6, 8)}
         >>> t5_state_from_hugging_face(theirs).keys()
-        dict_keys(['decoder.layers.2.cross_attention.to_key.weight'])
+        dict_keys(['decoder.2.cross_attention.to_key.weight'])
     """
     ours = {_our_name(name): x for name, x in state.items() if name not in _LEFT_OUT}
-    if "tokens.weight" in ours:
-        ours.setdefault("to_logits.weight", ours["tokens.weight"])
+    if "shared.weight" in state:
+        ours |= dict.fromkeys(_EMBEDDINGS, state["shared.weight"])
+        ours.setdefault("to_logits.weight", state["shared.weight"])
     return ours
 
 
@@ -455,26 +290,27 @@ def _our_name(name: str) -> str:
     match name.removesuffix(".weight").split(".", 5):  # decoder.block.3.layer.1.EncDecAttention.k
         case ["encoder" | "decoder" as stack, "block", number, "layer", place, part]:
             if part == "SelfAttention.relative_attention_bias" and number == "0":
-                return f"{stack}.positions.table"
+                return f"{stack}_positions.table"
             if part == "layer_norm" and place in _NORMS[stack]:
-                return f"{stack}.layers.{number}.{_NORMS[stack][place]}.norm.weight"
+                return f"{stack}.{number}.{_NORMS[stack][place]}.norm.weight"
             if part in _PROJECTIONS:
-                return f"{stack}.layers.{number}.{_PROJECTIONS[part]}.weight"
+                return f"{stack}.{number}.{_PROJECTIONS[part]}.weight"
     raise ValueError(
         f"{name} is no parameter of a T5ForConditionalGeneration that T5 knows; take the state of "
         "the whole model, head included"
     )
 
 
+_EMBEDDINGS = ("embed_source.tokens.weight", "embed_target.tokens.weight")
 _LEFT_OUT = (
+    "shared.weight",  # it goes to both embeddings
     "encoder.embed_tokens.weight",
     "decoder.embed_tokens.weight",
     "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
 )
 _WHOLE_MODEL = {
-    "shared.weight": "tokens.weight",
-    "encoder.final_layer_norm.weight": "encoder.norm.weight",
-    "decoder.final_layer_norm.weight": "decoder.norm.weight",
+    "encoder.final_layer_norm.weight": "encoder_norm.0.weight",
+    "decoder.final_layer_norm.weight": "decoder_norm.0.weight",
     "lm_head.weight": "to_logits.weight",
 }
 _NORMS = {

@@ -3,14 +3,14 @@
 from mutants import Mutant
 
 MODULE = "attnlib.models.encoder_decoder"
-TESTS = ["test_encoder_decoder.py"]
-NEEDS = ["transformers.models.bart.modeling_bart"]
+TESTS = ["test_encoder_decoder.py", "test_t5.py"]
+NEEDS = ["transformers.models.bart.modeling_bart", "transformers.models.t5.modeling_t5"]
 MUTANTS = [
     Mutant(
         "TokenEmbedding",
         "positions are scaled as well",
-        "self.positions(self.tokens(ids) * self.scale, offset=offset)",
-        "self.positions(self.tokens(ids), offset=offset) * self.scale",
+        "self.positions(x, offset=offset)",
+        "self.positions(x / self.scale, offset=offset) * self.scale",
         "the order of the paper, turned round",
     ),
     Mutant(
@@ -23,8 +23,8 @@ MUTANTS = [
     Mutant(
         "TokenEmbedding",
         "every token is at position 0",
-        "self.scale, offset=offset)",
-        "self.scale)",
+        "self.positions(x, offset=offset)",
+        "self.positions(x)",
         "training never shows it",
     ),
     Mutant(
@@ -43,6 +43,27 @@ MUTANTS = [
     ),
     Mutant(
         "EncoderDecoder",
+        "the encoder's shared bias stays behind",
+        "_shared_bias(self.encoder_positions, x, source.shape[1])",
+        "_shared_bias(None, x, source.shape[1])",
+        "no order at all, and no error",
+    ),
+    Mutant(
+        "EncoderDecoder",
+        "distances count from the new tokens alone",
+        "_shared_bias(self.decoder_positions, x, offset + target.shape[1])",
+        "_shared_bias(self.decoder_positions, x, target.shape[1])",
+        "training never shows it",
+    ),
+    Mutant(
+        "EncoderDecoder",
+        "float32 biases in half precision",
+        "positions.between(x.shape[1], k_len).to(x.dtype)}",
+        "positions.between(x.shape[1], k_len).float()}",
+        "float32 is what one tests with",
+    ),
+    Mutant(
+        "EncoderDecoder",
         "each layer of the decoder looks at the source as it came in",
         "        memory = self._read(source, source_padding, seen)\n",
         "        memory = self.embed_source(source)\n",
@@ -58,22 +79,22 @@ MUTANTS = [
     Mutant(
         "EncoderDecoder",
         "the mask of the source stays with the decoder",
-        "            x = layer(x, mask=mask)\n",
+        "            x = layer(x, **options)\n",
         "            x = layer(x)\n",
         "the encoder sees the padding",
     ),
     Mutant(
         "EncoderDecoder",
         "cross-attention gets the mask of the target",
-        "mask=mask, memory_mask=memory_mask, cache=its_cache",
-        "mask=mask, memory_mask=mask, cache=its_cache",
+        '{"mask": mask, "memory_mask": memory_mask}',
+        '{"mask": mask, "memory_mask": mask}',
         "fits as long as both have one length",
     ),
     Mutant(
         "EncoderDecoder",
         "cross-attention gets no mask",
-        "mask=mask, memory_mask=memory_mask, cache=its_cache",
-        "mask=mask, cache=its_cache",
+        '{"mask": mask, "memory_mask": memory_mask}',
+        '{"mask": mask}',
         "an argument that stays behind",
     ),
     Mutant(
@@ -121,8 +142,8 @@ MUTANTS = [
     Mutant(
         "EncoderDecoder",
         "the cache is not handed on",
-        "memory_mask=memory_mask, cache=its_cache)",
-        "memory_mask=memory_mask)",
+        "layer(x, its_memory, cache=its_cache, **options)",
+        "layer(x, its_memory, **options)",
         "each token thinks that it is the first",
     ),
     Mutant(
