@@ -229,7 +229,8 @@ def numbers_of_cells(path: Path) -> list[float]:
         found.append(re.sub(r"(?m)(?:^|\s)#\s.*$", "", cell.source))
         for output in cell.outputs:
             data = output.get("data", {})
-            found += [output.get("text", ""), data.get("text/plain", ""), output.get("evalue", "")]
+            found += [output.get("text", ""), output.get("evalue", "")]
+            found += [data.get("text/plain", ""), data.get("text/markdown", "")]
     return [float(n.replace("_", "")) for text in found for n in IN_CODE.findall(text)]
 
 
