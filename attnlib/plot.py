@@ -93,6 +93,49 @@ def heatmap(
     return ax
 
 
+def pattern(mask: Bool[Tensor, "q_len k_len"], *, title: str = "", ax: Axes | None = None) -> Axes:
+    """Show who may attend to whom, of any length, and count the pairs below.
+
+    A row that sees nothing is hatched: a softmax over nothing is NaN.
+
+    Args:
+        mask: ``True`` (bright) where a query, a row, may attend to a key, a column.
+        title: Written above.
+        ax: Where to draw; a new figure if left out.
+
+    Returns:
+        The Axes that was drawn on.
+
+    Raises:
+        TypeError: If ``mask`` is not a tensor.
+        ValueError: If it is not boolean, not 2-D, or empty.
+
+    Example:
+        >>> ax = pattern(torch.ones(4, 4, dtype=torch.bool).tril(-1))
+        >>> ax.get_xlabel()
+        '6 of 16 pairs, 38 %; 1 query sees nothing'
+    """
+    check_tensor("mask", mask)
+    if mask.dtype != torch.bool or mask.ndim != 2 or mask.numel() == 0:
+        raise ValueError(
+            f"mask must be torch.bool (q_len, k_len) and not empty, got {mask.dtype} "
+            f"{tuple(mask.shape)}; of a 4-D mask pick one sequence and one head: mask[0, 0]"
+        )
+    mask = mask.detach().cpu()
+    ax = _white(ax, size=(3.6, 3.9))
+    ax.imshow(mask.numpy(), cmap=COLOURS, vmin=0, vmax=1)
+    blind = ~mask.any(-1)
+    _hatch(ax, blind[:, None].expand_as(mask))
+    words = f"{mask.sum()} of {mask.numel()} pairs, {mask.double().mean():.0%}".replace("%", " %")
+    if blind.any():
+        words += f"; {blind.sum()} quer{'y sees' if blind.sum() == 1 else 'ies see'} nothing"
+    ax.set_xlabel(words)
+    ax.set_title(title)
+    ax.set(xticks=[], yticks=[])
+    _let_chinese_be_read(ax)
+    return ax
+
+
 def lines(
     x: Shaped[Tensor, " points"],
     series: Mapping[str, Float[Tensor, " points"]],

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.path import Path
 
 from attnlib.data import translations
-from attnlib.plot import heatmap, lines
+from attnlib.plot import heatmap, lines, pattern
 
 
 @pytest.fixture
@@ -226,6 +226,46 @@ def test_a_heatmap_refuses_what_it_cannot_show(ax, kwargs, error, message):
 def test_lines_refuse_what_they_cannot_draw(ax, x, series, message):
     with pytest.raises(ValueError, match=message):
         lines(x, series, x_label="x", y_label="y", ax=ax)
+
+
+def test_a_pattern_is_drawn_and_its_pairs_are_counted(ax):
+    mask = torch.tensor([[True, True, False], [False, False, True]])
+    assert pattern(mask, title="who sees whom", ax=ax) is ax
+    assert ax.images[0].get_array().tolist() == mask.tolist()
+    assert ax.yaxis_inverted()
+    assert ax.get_title() == "who sees whom"
+    assert ax.get_xlabel() == "3 of 6 pairs, 50 %"
+    assert hatched_cells(ax) == set()
+    assert contrast(ax.get_facecolor(), "black") > 20
+
+
+def test_queries_that_see_nothing_are_hatched_and_counted(ax):
+    pattern(torch.ones(4, 4).bool().tril(-2), ax=ax)
+    assert ax.get_xlabel() == "3 of 16 pairs, 19 %; 2 queries see nothing"
+    assert hatched_cells(ax) == {(i, j) for i in (0, 1) for j in range(4)}
+    pattern(torch.ones(2, 2).bool(), ax=ax)
+    assert ax.images[-1].get_clim() == (0, 1)  # nothing but True is bright, too
+    pattern(torch.tensor([[False], [True]]), ax=ax)
+    assert ax.get_xlabel() == "1 of 2 pairs, 50 %; 1 query sees nothing"
+
+
+@pytest.mark.messages
+@pytest.mark.parametrize(
+    ("mask", "error", "message"),
+    [
+        ([[True]], TypeError, "mask must be a tensor, got list"),
+        (torch.ones(2, 2), ValueError, r"mask must be torch.bool \(q_len, k_len\).* got torch.flo"),
+        (
+            torch.ones(1, 1, 2, 2).bool(),
+            ValueError,
+            r"\(1, 1, 2, 2\); of a 4-D mask .* mask\[0, 0\]",
+        ),
+        (torch.ones(0, 2).bool(), ValueError, r"and not empty, got torch.bool \(0, 2\)"),
+    ],
+)
+def test_a_pattern_refuses_what_it_cannot_show(ax, mask, error, message):
+    with pytest.raises(error, match=message):
+        pattern(mask, ax=ax)
 
 
 def missing_glyphs(draw):

@@ -223,4 +223,32 @@ MUTANTS = [
         "y.double().cpu()",
         "a loss that was not detached",
     ),
+    Mutant(
+        "pattern",
+        "every row that hides something is hatched",
+        "blind = ~mask.any(-1)",
+        "blind = ~mask.all(-1)",
+        "a row that sees a little is no row of NaN",
+    ),
+    Mutant(
+        "pattern",
+        "the colours fit the mask",
+        "ax.imshow(mask.numpy(), cmap=COLOURS, vmin=0, vmax=1)",
+        "ax.imshow(mask.numpy(), cmap=COLOURS)",
+        "a mask of nothing but True is then as dark as one of nothing but False",
+    ),
+    Mutant(
+        "pattern",
+        "the share of what is hidden",
+        "{mask.double().mean():.0%}",
+        "{1 - mask.double().mean():.0%}",
+        "with half of the pairs it is the same",
+    ),
+    Mutant(
+        "pattern",
+        "upside down",
+        "vmin=0, vmax=1)\n    blind",
+        'vmin=0, vmax=1, origin="lower")\n    blind',
+        "as a mathematician's axes run",
+    ),
 ]
