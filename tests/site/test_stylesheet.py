@@ -1,8 +1,11 @@
 """The stylesheet that is joined and thinned out when the site is built."""
 
+import doctest
+import importlib
 import re
 import sys
 
+import pytest
 from built_site import ROOT
 
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
@@ -57,3 +60,9 @@ def test_the_built_stylesheet_finds_all_its_fonts(site):
     fonts = re.findall(r"url\(([^)\"']+)\)", css)
     assert len(fonts) >= 15
     assert [font for font in fonts if not (site / "_static" / font).is_file()] == []
+
+
+@pytest.mark.parametrize("name", ["descriptions", "lean_scripts", "remembered"])
+def test_the_examples_of_an_extension_are_right(name):
+    failed, tried = doctest.testmod(importlib.import_module(name))
+    assert (failed, tried > 0) == (0, True)

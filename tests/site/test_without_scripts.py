@@ -16,7 +16,7 @@ def scriptless(browser):
 # What must be seen, and how high it must be: a formula that is not laid out is a line of nothing.
 HIDDEN = """() => {
   const heights = { "h1": 10, "img.lab-still": 50, ".katex-display .katex-html": 10 };
-  const folded = [...document.querySelectorAll("article details > :not(summary)")];
+  const folded = [...document.querySelectorAll("article details > :not(summary, .js-only)")];
   const bad = folded.filter((e) => !e.checkVisibility());
   for (const [selector, height] of Object.entries(heights))
     for (const e of document.querySelectorAll(selector))
