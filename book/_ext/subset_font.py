@@ -19,19 +19,30 @@ from fontTools.ttLib import TTFont
 
 ROOT = Path(__file__).resolve().parents[2]
 HAN = ROOT / "attnlib" / "fonts" / "han.ttf"
+HAN_GLOSSARY = ROOT / "book" / "_static" / "han_glossary.ttf"
 NAME = "Attention Han"
 CHINESE = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef]")
 KEPT_NAMES = [0, 1, 2, 3, 4, 6, 13, 14]  # copyright, the names themselves, licence
 
 
 def characters(root: Path = ROOT) -> str:
-    """The Chinese characters of the chapters, the other pages and the package, each once."""
+    """The Chinese characters of the package and of all pages but the glossary, each once."""
     files = [*root.glob("book/*.ipynb"), *root.glob("book/*.md"), *root.glob("attnlib/**/*.py")]
+    return _in_files(f for f in files if f.name != "glossary.md")
+
+
+def characters_of_the_glossary(root: Path = ROOT) -> str:
+    """The Chinese characters that only the glossary has, each once."""
+    others = characters(root)
+    return "".join(c for c in _in_files([root / "book" / "glossary.md"]) if c not in others)
+
+
+def _in_files(files: Iterable[Path]) -> str:
     return "".join(sorted({c for f in files for c in CHINESE.findall(f.read_text("utf-8"))}))
 
 
-def cut(source: Path, goal: Path, text: Iterable[str]) -> None:
-    """Write those characters of a font to a new font.
+def cut(source: Path, goal: Path, text: Iterable[str], name: str = NAME) -> None:
+    """Write those characters of a font to a new font, which gets a name of its own.
 
     Raises:
         ValueError: If the font lacks one of them.
@@ -46,8 +57,14 @@ def cut(source: Path, goal: Path, text: Iterable[str]) -> None:
     cutter = subset.Subsetter(options)
     cutter.populate(text="".join(text))
     cutter.subset(font)
-    for number, name in {1: NAME, 2: "Regular", 3: NAME, 4: NAME, 6: NAME.replace(" ", "")}.items():
-        font["name"].setName(name, number, 3, 1, 0x409)  # Windows, Unicode, English
+    for number, words in {
+        1: name,
+        2: "Regular",
+        3: name,
+        4: name,
+        6: name.replace(" ", ""),
+    }.items():
+        font["name"].setName(words, number, 3, 1, 0x409)  # Windows, Unicode, English
     licence = "SIL Open Font License, Version 1.1, in OFL.txt beside this file"
     font["name"].setName(licence, 13, 3, 1, 0x409)
     font.flavor = None
@@ -56,4 +73,6 @@ def cut(source: Path, goal: Path, text: Iterable[str]) -> None:
 
 if __name__ == "__main__":
     cut(Path(sys.argv[1]), HAN, characters())
-    print(f"{HAN.relative_to(ROOT)}: {len(characters())} characters, {HAN.stat().st_size} bytes")
+    cut(Path(sys.argv[1]), HAN_GLOSSARY, characters_of_the_glossary(), f"{NAME} Glossary")
+    for path in (HAN, HAN_GLOSSARY):
+        print(f"{path.relative_to(ROOT)}: {path.stat().st_size} bytes")
