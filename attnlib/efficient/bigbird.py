@@ -10,11 +10,16 @@ from collections.abc import Iterator, Sequence
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import pad
 
 from attnlib.checks import can_be_read, check_sizes
-from attnlib.efficient.longformer import _SCORES, _check_self_attention, _of_head
-from attnlib.efficient.tiled import _average, _precise
+from attnlib.efficient.longformer import (
+    _SCORES,
+    _check_self_attention,
+    _fill_up,
+    _of_head,
+    _softmax_,
+)
+from attnlib.efficient.tiled import _precise
 from attnlib.functional import _check_inputs
 from attnlib.masks import _check_bool
 
@@ -184,17 +189,18 @@ class _Blocks(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, query, key, value, seen, plan, block_size, scale):  # noqa: ANN001, ANN205
-        output = value.new_empty(*query.shape[:3], value.shape[-1])
-        log_sum = query.new_empty(query.shape[:3], dtype=_precise(query.dtype))
+        room = _Room(query, value, plan, block_size)
+        in_blocks = *query.shape[:2], seen.shape[1] + -seen.shape[1] % block_size, value.shape[-1]
+        output = room.values.new_zeros(in_blocks).unflatten(2, (-1, block_size))
         with torch.autocast(query.device.type, enabled=False):
             for b in range(query.shape[0]):
                 hidden = ~_in_blocks(seen[b], block_size)  # also what fills up the last block
                 for h in range(query.shape[1]):
-                    head = _of_head((query, key, value), b, h, log_sum.dtype)
+                    head = _of_head((query, key, value), b, h, _precise(query.dtype))
                     blocks = [_in_blocks(x, block_size) for x in head]
-                    of_head = _attend(*blocks, hidden, plan, scale)
-                    output[b, h], log_sum[b, h] = (_in_line(x, query.shape[2]) for x in of_head)
-        ctx.save_for_backward(query, key, value, seen, output, log_sum)
+                    _attend(*blocks, output[b, h], hidden, plan, scale, room)
+        output = output.flatten(2, 3)[:, :, : query.shape[2]].to(value.dtype)
+        ctx.save_for_backward(query, key, value, seen, output)
         ctx.plan, ctx.block_size, ctx.scale = plan, block_size, scale
         return output
 
@@ -204,16 +210,17 @@ class _Blocks(torch.autograd.Function):
             raise RuntimeError(
                 "block_sparse_attention has no second derivative; attnlib.functional.attention has"
             )
-        query, key, value, seen, output, log_sum = ctx.saved_tensors
+        query, key, value, seen, output = ctx.saved_tensors
         grads = [torch.empty_like(x) for x in (query, key, value)]
+        rooms = [_Room(query, value, ctx.plan, ctx.block_size) for _ in range(2)]
         with torch.autocast(grad.device.type, enabled=False):
             for b in range(grad.shape[0]):
                 hidden = ~_in_blocks(seen[b], ctx.block_size)
                 for h in range(grad.shape[1]):
-                    all_of = (query, key, value, output, log_sum, grad)
-                    head = _of_head(all_of, b, h, log_sum.dtype)
+                    all_of = (query, key, value, output, grad)
+                    head = _of_head(all_of, b, h, _precise(query.dtype))
                     blocks = [_in_blocks(x, ctx.block_size) for x in head]
-                    parts = _differentiate(*blocks, hidden, ctx.plan, ctx.scale)
+                    parts = _differentiate(*blocks, hidden, ctx.plan, ctx.scale, *rooms)
                     for whole, part in zip(grads, parts, strict=True):
                         whole[b, h] = _in_line(part, grad.shape[2])
         return *grads, None, None, None, None
@@ -223,19 +230,19 @@ def _attend(
     query: Float[Tensor, "n_blocks size d_head"],
     key: Float[Tensor, "n_blocks size d_head"],
     value: Float[Tensor, "n_blocks size d_value"],
+    output: Float[Tensor, "n_blocks size d_value"],
     hidden: Bool[Tensor, "n_blocks size"],
     plan: list,
     scale: float,
-) -> tuple[Float[Tensor, "n_blocks size d_value"], Float[Tensor, "n_blocks size"]]:
-    """Attention of one head, and for each query the log of the sum of its exponentials."""
-    output = torch.zeros_like(value)
-    log_sum = query.new_full(query.shape[:2], -torch.inf)
+    room: "_Room",
+) -> None:
+    """Write the attention of one head; blocks that see nothing are left out."""
     for rows, columns in plan:
-        k, v, hides = (x[columns].flatten(1, 2) for x in (key, value, hidden))
-        scores = (query[rows] * scale) @ k.mT  # (rows, size, columns * size)
-        _hide_(scores, hides, -torch.inf)
-        output[rows], log_sum[rows] = _average(scores, v)
-    return output, log_sum
+        q = query.index_select(0, rows) * scale
+        k, v = room.gather(key, value, columns)
+        scores = torch.bmm(q, k.mT, out=room.for_scores(columns))
+        _hide_(scores, hidden, columns)
+        output[rows] = torch.bmm(_softmax_(scores), v)
 
 
 def _differentiate(
@@ -243,37 +250,79 @@ def _differentiate(
     key: Float[Tensor, "n_blocks size d_head"],
     value: Float[Tensor, "n_blocks size d_value"],
     output: Float[Tensor, "n_blocks size d_value"],
-    log_sum: Float[Tensor, "n_blocks size"],
     grad: Float[Tensor, "n_blocks size d_value"],
     hidden: Bool[Tensor, "n_blocks size"],
     plan: list,
     scale: float,
+    room: "_Room",
+    room_for_grads: "_Room",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of one head, as in tiled attention: each weight is exp(score - log_sum)."""
+    """Gradients of one head, as in tiled attention; but no row is cut, so no sum must be known."""
     grad_query, grad_key, grad_value = map(torch.zeros_like, (query, key, value))
-    minus_log_sum = torch.where(log_sum == -torch.inf, log_sum, -log_sum).unsqueeze(-1)
     minus_delta = -(grad * output).sum(-1, keepdim=True)
     for rows, columns in plan:
-        k, v, hides = (x[columns].flatten(1, 2) for x in (key, value, hidden))
-        q, g = query[rows] * scale, grad[rows]
-        weights = torch.baddbmm(minus_log_sum[rows], q, k.mT).exp_()
-        _hide_(weights, hides, 0.0)
-        grad_scores = torch.baddbmm(minus_delta[rows], g, v.mT).mul_(weights)
-        grad_query[rows] = (grad_scores @ k).mul_(scale)
-        for total, part in ((grad_key, grad_scores.mT @ q), (grad_value, weights.mT @ g)):
+        q, g = query.index_select(0, rows) * scale, grad.index_select(0, rows)
+        k, v = room.gather(key, value, columns)
+        scores = torch.bmm(q, k.mT, out=room.for_scores(columns))
+        _hide_(scores, hidden, columns)
+        weights = _softmax_(scores)
+        grad_scores = room_for_grads.for_scores(columns)
+        torch.baddbmm(minus_delta[rows], g, v.mT, out=grad_scores)
+        grad_scores *= weights
+        grad_query[rows] = torch.bmm(grad_scores, k).mul_(scale)
+        parts = room_for_grads.for_keys(columns), room_for_grads.for_values(columns)
+        torch.bmm(grad_scores.mT, q, out=parts[0])
+        torch.bmm(weights.mT, g, out=parts[1])
+        for total, part in zip((grad_key, grad_value), parts, strict=True):
             total.index_add_(0, columns.flatten(), part.view(-1, *total.shape[1:]))
     return grad_query, grad_key, grad_value
 
 
-def _hide_(scores: Tensor, hidden: Bool[Tensor, "rows keys"], number: float) -> None:
-    if not can_be_read(hidden) or hidden.any():
-        scores.masked_fill_(hidden[:, None], number)
+class _Room:
+    """Memory for one step of the plan, used again by the next: to get it anew is slow."""
+
+    def __init__(self, query: Tensor, value: Tensor, plan: list, size: int) -> None:
+        self.size = size
+        most = max((columns.numel() for _, columns in plan), default=0)
+        precise = {"dtype": _precise(query.dtype)}
+        self.keys = query.new_empty(most, size, query.shape[-1], **precise)
+        self.values = value.new_empty(most, size, value.shape[-1], **precise)
+        self.scores = query.new_empty(most * size**2, **precise)
+
+    def for_keys(self, columns: Tensor) -> Float[Tensor, "rows keys d_head"]:
+        return self.keys[: columns.numel()].view(len(columns), -1, self.keys.shape[2])
+
+    def for_values(self, columns: Tensor) -> Float[Tensor, "rows keys d_value"]:
+        return self.values[: columns.numel()].view(len(columns), -1, self.values.shape[2])
+
+    def for_scores(self, columns: Tensor) -> Float[Tensor, "rows size keys"]:
+        room = self.scores[: columns.numel() * self.size**2]
+        return room.view(len(columns), self.size, -1)
+
+    def gather(self, key: Tensor, value: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys and values that each row sees: ``key[columns]``, which would take longer."""
+        if columns.shape[1] == len(key):  # all of them, in order
+            return tuple(x.flatten(0, 1).expand(len(columns), -1, -1) for x in (key, value))
+        n = columns.numel()
+        torch.index_select(key, 0, columns.flatten(), out=self.keys[:n])
+        torch.index_select(value, 0, columns.flatten(), out=self.values[:n])
+        return self.for_keys(columns), self.for_values(columns)
+
+
+def _hide_(
+    scores: Float[Tensor, "rows size keys"],
+    hidden: Bool[Tensor, "n_blocks size"],
+    columns: Int[Tensor, "rows columns"],
+) -> None:
+    """Make the scores of what is hidden -inf."""
+    hides = hidden[columns].flatten(1)[:, None]
+    if not can_be_read(hides) or hides.any():
+        scores.masked_fill_(hides, -torch.inf)
 
 
 def _in_blocks(x: Tensor, block_size: int) -> Tensor:
     """Cut the tokens into blocks, the last of which is filled up with zeros."""
-    filled = pad(x, [0, 0] * (x.ndim - 1) + [0, -len(x) % block_size])
-    return filled.unflatten(0, (-1, block_size))
+    return _fill_up(x, block_size).unflatten(0, (-1, block_size))
 
 
 def _in_line(x: Tensor, length: int) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnlib.checks import can_be_read, check_sizes
-from attnlib.efficient.tiled import _average, _precise
+from attnlib.efficient.tiled import _precise
 from attnlib.functional import _check_inputs, fused_attention
 from attnlib.masks import _check_bool
 
@@ -204,16 +204,18 @@ class _Windows(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, query, key, value, seen, extra_key, extra_value, allowed, reach):  # noqa: ANN001, ANN205
-        output = value.new_empty(*query.shape[:3], value.shape[-1])
-        log_sum = query.new_empty(query.shape[:3], dtype=_precise(query.dtype))
         inputs = (query, key, value, extra_key, extra_value)
         with torch.autocast(query.device.type, enabled=False):
+            head = _Head(inputs, reach)
+            filled = query.shape[0], query.shape[1], head.n_blocks, reach.block_size
+            output = head.query.new_empty(*filled, value.shape[-1])
             for b in range(query.shape[0]):
-                hidden = _Hidden(seen[b], None if allowed is None else allowed[b], reach)
+                hidden = _Hidden(seen[b], None if allowed is None else allowed[b], head)
                 for h in range(query.shape[1]):
-                    head = _Head(*_of_head(inputs, b, h, log_sum.dtype), hidden, reach)
-                    output[b, h], log_sum[b, h] = _attend(head)
-        ctx.save_for_backward(*inputs, seen, allowed, output, log_sum)
+                    head.load(b, h)
+                    _attend(head, hidden, output[b, h])
+        output = output.flatten(2, 3)[:, :, : query.shape[2]].to(value.dtype)
+        ctx.save_for_backward(*inputs, seen, allowed, output)
         ctx.reach = reach
         return output
 
@@ -223,84 +225,66 @@ class _Windows(torch.autograd.Function):
             raise RuntimeError(
                 "window_attention has no second derivative; attnlib.functional.attention has"
             )
-        *inputs, seen, allowed, output, log_sum = ctx.saved_tensors
+        *inputs, seen, allowed, output = ctx.saved_tensors
         grads = [None if x is None else torch.empty_like(x) for x in inputs]
         with torch.autocast(grad.device.type, enabled=False):
+            head = _Head(inputs, ctx.reach)
             for b in range(grad.shape[0]):
-                hidden = _Hidden(seen[b], None if allowed is None else allowed[b], ctx.reach)
+                hidden = _Hidden(seen[b], None if allowed is None else allowed[b], head)
                 for h in range(grad.shape[1]):
-                    head = _Head(*_of_head(inputs, b, h, log_sum.dtype), hidden, ctx.reach)
-                    outcome = _of_head((output, grad), b, h, log_sum.dtype)
-                    parts = _differentiate(head, *outcome, log_sum[b, h])
+                    head.load(b, h)
+                    outcome = _of_head((output, grad), b, h, head.query.dtype)
+                    parts = _differentiate(head, hidden, *outcome)
                     for whole, part in zip(grads, parts, strict=True):
                         if whole is not None:
                             whole[b, h] = part
         return *grads[:3], None, *grads[3:], None, None
 
 
-class _Hidden:
-    """What the queries of each block may not see of the keys that it looks at."""
-
-    def __init__(self, seen: Tensor, allowed: Tensor | None, reach: _Reach) -> None:
-        size = reach.block_size
-        behind = -len(seen) % size  # what is missing to whole blocks
-        beyond_edges = pad(seen, (reach.before, behind + reach.after))
-        self.keys = ~beyond_edges.unfold(0, reach.width, size)  # (blocks, width)
-        self.extra = None
-        if allowed is not None:
-            self.extra = ~pad(allowed, (0, 0, 0, behind)).unflatten(0, (-1, size))
-        square = seen.new_ones(size, size)
-        self.too_early, self.too_late = square.tril(-1), square.triu(1)
-
-    def fill_(self, scores: Tensor, blocks: slice, number: float) -> None:
-        """Overwrite what is hidden; a query further down its block sees keys further right."""
-        width, size = self.keys.shape[1], len(self.too_early)
-        scores[..., :size].masked_fill_(self.too_early, number)
-        scores[..., width - size : width].masked_fill_(self.too_late, number)
-        keys = self.keys[blocks]
-        if not can_be_read(keys) or keys.any():
-            scores[..., :width].masked_fill_(keys[:, None], number)
-        if self.extra is not None:
-            scores[..., width:].masked_fill_(self.extra[blocks], number)
-
-
 class _Head:
-    """One head, with zeros in front and behind, so that every block has a whole window."""
+    """One head at a time, with zeros in front and behind: so every block has a whole window.
 
-    def __init__(
-        self,
-        query: Float[Tensor, "length d_head"],
-        key: Float[Tensor, "length d_head"],
-        value: Float[Tensor, "length d_value"],
-        extra_key: Float[Tensor, "n_global d_head"] | None,
-        extra_value: Float[Tensor, "n_global d_value"] | None,
-        hidden: _Hidden,
-        reach: _Reach,
-    ) -> None:
-        self.length, self.hidden, self.reach = len(query), hidden, reach
-        self.query = self.in_blocks(query)
-        windows_in_blocks = -(-reach.width // reach.block_size)  # rounded up, for add_windows_
-        total = (len(self.query) + windows_in_blocks - 1) * reach.block_size
-        behind = total - reach.before - self.length
-        self.key = pad(key, (0, 0, reach.before, behind))
-        self.value = pad(value, (0, 0, reach.before, behind))
-        self.extra_key, self.extra_value = extra_key, extra_value
-        n_keys = reach.width + (0 if extra_key is None else len(extra_key))
+    All heads are put into the same memory, one after the other: fresh memory is slow to get.
+    """
+
+    def __init__(self, inputs: Sequence[Tensor | None], reach: _Reach) -> None:
+        query, key, value, extra_key, _ = self.inputs = inputs
+        self.reach, self.length = reach, query.shape[2]
+        self.n_blocks = -(-self.length // reach.block_size)
+        blocks_of_window = -(-reach.width // reach.block_size)  # rounded up, for add_windows_
+        self.n_filled = (self.n_blocks + blocks_of_window - 1) * reach.block_size
+        precise = {"dtype": _precise(query.dtype)}
+        self.query = query.new_zeros(self.n_blocks, reach.block_size, query.shape[3], **precise)
+        self.key = key.new_zeros(self.n_filled, key.shape[3], **precise)
+        self.value = value.new_zeros(self.n_filled, value.shape[3], **precise)
+        n_keys = reach.width + (0 if extra_key is None else extra_key.shape[2])
         at_once = max(1, _SCORES // (reach.block_size * n_keys))
-        at_once = min(at_once, len(self.query))
-        # The scores of each chunk go here: fresh memory is slow to get.
-        self.room = self.key.new_empty(at_once, reach.block_size, n_keys)
+        self.scores = self.query.new_empty(
+            min(at_once, self.n_blocks), reach.block_size, n_keys
+        )  # of a few blocks
+
+    @property
+    def inside(self) -> slice:
+        """Where the tokens lie between the zeros."""
+        return slice(self.reach.before, self.reach.before + self.length)
+
+    def load(self, b: int, h: int) -> None:
+        """Take another head; its queries are scaled."""
+        query, key, value = (x[b, h] for x in self.inputs[:3])
+        self.query.flatten(0, 1)[: self.length].copy_(query).mul_(self.reach.scale)
+        self.key[self.inside].copy_(key)
+        self.value[self.inside].copy_(value)
+        self.extra_key, self.extra_value = _of_head(self.inputs[3:], b, h, self.query.dtype)
 
     def in_blocks(self, x: Tensor) -> Float[Tensor, "blocks size width"]:
         """Cut what belongs to the queries into blocks, the last of which is filled up with 0."""
-        size = self.reach.block_size
-        return pad(x, (0, 0, 0, -len(x) % size)).view(-1, size, x.shape[-1])
+        return _fill_up(x, self.reach.block_size).view(self.n_blocks, -1, x.shape[-1])
 
     def chunks(self) -> Iterator[slice]:
         """A few blocks at a time."""
-        step = len(self.room)
-        for start in range(0, len(self.query), step):
-            yield slice(start, min(start + step, len(self.query)))
+        step = len(self.scores)
+        for start in range(0, self.n_blocks, step):
+            yield slice(start, min(start + step, self.n_blocks))
 
     def windows(self, x: Tensor, extra: Tensor | None, blocks: slice) -> Tensor:
         """The keys, or the values, that each block may see: windows that overlap, not copied."""
@@ -321,56 +305,95 @@ class _Head:
         for start in range(0, width, size):  # one block of each window: these do not overlap
             stop = min(start + size, width)
             rows = total[blocks.start * size + start :][: (blocks.stop - blocks.start) * size]
-            rows.view(-1, size, total.shape[1])[:, : stop - start] += part[:, start:stop]
+            rows.view(-1, size, total.shape[1])[:, : stop - start].add_(part[:, start:stop])
         if extra is not None:
             extra += part[:, width:].sum(0)
 
 
-def _attend(head: _Head) -> tuple[Float[Tensor, "length d_value"], Float[Tensor, " length"]]:
-    """Attention of one head, and for each query the log of the sum of its exponentials."""
-    outputs, log_sums = [], []
+class _Hidden:
+    """What the queries of each block may not see of the keys that it looks at."""
+
+    def __init__(self, seen: Tensor, allowed: Tensor | None, head: _Head) -> None:
+        size, width = head.reach.block_size, head.reach.width
+        behind = -len(seen) % size  # what is missing to whole blocks
+        beyond_edges = pad(seen, (head.reach.before, behind + head.reach.after))
+        self.keys = ~beyond_edges.unfold(0, width, size)  # (blocks, width)
+        self.extra = None
+        if allowed is not None:
+            self.extra = ~_fill_up(allowed, size).unflatten(0, (-1, size))
+        # What is added to the scores, which is faster than to overwrite them: 0, or -inf.
+        self.of_keys = head.query.new_zeros(self.keys.shape).masked_fill(self.keys, -torch.inf)
+        square = head.query.new_full((size, size), -torch.inf)
+        self.too_early, self.too_late = square.tril(-1), square.triu(1)
+
+    def hide_(self, scores: Tensor, blocks: slice) -> None:
+        """Make the scores of what is hidden -inf; a query further down sees keys further right."""
+        width, size = self.keys.shape[1], len(self.too_early)
+        scores[..., :size].add_(self.too_early)
+        scores[..., width - size : width].add_(self.too_late)
+        keys = self.keys[blocks]
+        if not can_be_read(keys) or keys.any():
+            scores[..., :width].add_(self.of_keys[blocks, None])
+        if self.extra is not None:
+            scores[..., width:].masked_fill_(self.extra[blocks], -torch.inf)
+
+
+def _attend(head: _Head, hidden: _Hidden, output: Float[Tensor, "blocks size d_value"]) -> None:
+    """Write the attention of one head."""
     for blocks in head.chunks():
-        query = head.query[blocks] * head.reach.scale
+        query = head.query[blocks]
         key = head.windows(head.key, head.extra_key, blocks)
-        scores = torch.bmm(query, key.mT, out=head.room[: len(query)])  # (blocks, size, width)
-        head.hidden.fill_(scores, blocks, -torch.inf)
-        output, log_sum = _average(scores, head.windows(head.value, head.extra_value, blocks))
-        outputs.append(output)
-        log_sums.append(log_sum)
-    output, log_sum = torch.cat(outputs), torch.cat(log_sums)
-    return output.flatten(0, 1)[: head.length], log_sum.flatten()[: head.length]
+        value = head.windows(head.value, head.extra_value, blocks)
+        scores = torch.bmm(query, key.mT, out=head.scores[: len(query)])  # (blocks, size, width)
+        hidden.hide_(scores, blocks)
+        torch.bmm(_softmax_(scores), value, out=output[blocks])
+
+
+def _softmax_(scores: Float[Tensor, "... keys"]) -> Float[Tensor, "... keys"]:
+    """Put the weights in the place of the scores; they are 0 for a query that sees nothing."""
+    sees_nothing = scores.amax(-1, keepdim=True) == -torch.inf
+    weights = torch.softmax(scores, -1, out=scores)
+    if not can_be_read(sees_nothing) or sees_nothing.any():
+        weights.masked_fill_(sees_nothing, 0.0)
+    return weights
 
 
 def _differentiate(
-    head: _Head, output: Tensor, grad: Tensor, log_sum: Tensor
+    head: _Head,
+    hidden: _Hidden,
+    output: Float[Tensor, "length d_value"],
+    grad: Float[Tensor, "length d_value"],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Gradients of one head, as in tiled attention: each weight is exp(score - log_sum)."""
-    before, scale = head.reach.before, head.reach.scale
+    """Gradients of one head, as in tiled attention; but no row is cut, so no sum must be known."""
     grad_query = torch.empty_like(head.query)
     grad_key, grad_value = torch.zeros_like(head.key), torch.zeros_like(head.value)
     grad_extra_key, grad_extra_value = (
         None if x is None else torch.zeros_like(x) for x in (head.extra_key, head.extra_value)
     )
-    minus_log_sum = torch.where(log_sum == -torch.inf, log_sum, -log_sum)
-    minus_log_sum = head.in_blocks(minus_log_sum[:, None])
     minus_delta = head.in_blocks(-(grad * output).sum(-1, keepdim=True))
     grad = head.in_blocks(grad)
-    more_room = torch.empty_like(head.room)
+    room = torch.empty_like(head.scores)
     for blocks in head.chunks():
-        q, g = head.query[blocks] * scale, grad[blocks]
+        q, g = head.query[blocks], grad[blocks]
         k = head.windows(head.key, head.extra_key, blocks)
         v = head.windows(head.value, head.extra_value, blocks)
-        weights = torch.baddbmm(minus_log_sum[blocks], q, k.mT, out=head.room[: len(q)])
-        weights.exp_()
-        head.hidden.fill_(weights, blocks, 0.0)
-        grad_scores = torch.baddbmm(minus_delta[blocks], g, v.mT, out=more_room[: len(q)])
+        scores = torch.bmm(q, k.mT, out=head.scores[: len(q)])
+        hidden.hide_(scores, blocks)
+        weights = _softmax_(scores)
+        grad_scores = torch.baddbmm(minus_delta[blocks], g, v.mT, out=room[: len(q)])
         grad_scores *= weights
         torch.bmm(grad_scores, k, out=grad_query[blocks])
         head.add_windows_(grad_key, grad_extra_key, grad_scores.mT @ q, blocks)
         head.add_windows_(grad_value, grad_extra_value, weights.mT @ g, blocks)
-    inside = slice(before, before + head.length)
-    grad_query = grad_query.flatten(0, 1)[: head.length] * scale
+    grad_query = grad_query.flatten(0, 1)[: head.length] * head.reach.scale
+    inside = head.inside
     return grad_query, grad_key[inside], grad_value[inside], grad_extra_key, grad_extra_value
+
+
+def _fill_up(x: Float[Tensor, "length ..."], block_size: int) -> Float[Tensor, "filled ..."]:
+    """Zeros behind the tokens, up to a whole number of blocks."""
+    missing = -len(x) % block_size
+    return pad(x, [0, 0] * (x.ndim - 1) + [0, missing]) if missing else x
 
 
 def _of_head(

@@ -79,8 +79,8 @@ MUTANTS = [
     Mutant(
         "block_sparse_attention",
         "the mask is lost backward",
-        "        _hide_(weights, hides, 0.0)\n",
-        "",
+        "        _hide_(scores, hidden, columns)\n        weights",
+        "        weights",
         "the forward pass is right, so nothing shows but in training",
     ),
     Mutant(

@@ -43,8 +43,8 @@ MUTANTS = [
     Mutant(
         "window_attention",
         "the mask is lost backward",
-        "        head.hidden.fill_(weights, blocks, 0.0)\n",
-        "",
+        "        hidden.hide_(scores, blocks)\n        weights",
+        "        weights",
         "the forward pass is right, so nothing shows but in training",
     ),
     Mutant(
