@@ -28,14 +28,6 @@ def lab():
     return MemoryLab(**PRESETS["BERT-base at 512"])
 
 
-@pytest.fixture
-def page(browser, lab):
-    page = open_lab(browser, lab)
-    yield page
-    page.close()
-    assert page.problems == []  # no error, no message, no request
-
-
 def control(page, words):
     """The select, checkbox, field or range behind a label."""
     begins = re.compile(f"^{re.escape(words)}")
