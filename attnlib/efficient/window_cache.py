@@ -1,10 +1,12 @@
 """A cache that forgets: for decoding when each token sees only a window of those before it."""
 
+import sys
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlib.cache import KeysAndValues, LayerCache, _check_continues
+from attnlib.cache import KeysAndValues, KVCache, LayerCache, _check_continues
 from attnlib.checks import check_sizes
 from attnlib.masks import causal_mask, window_mask
 
@@ -104,3 +106,37 @@ class WindowCache(LayerCache):
     def bytes(self) -> int:
         """How many bytes the keys and values take."""
         return 0 if self._keys is None else self._keys.nbytes + self._values.nbytes
+
+
+class WindowKVCache(KVCache):
+    """What a decoder with a window remembers: a :class:`WindowCache` for each layer.
+
+    The text may grow for ever; the bytes stop growing at the window.
+
+    Args:
+        n_layers: Number of decoder layers.
+        window: How many tokens a query sees, itself included: that of the model.
+
+    Raises:
+        TypeError: If a size is not a whole number.
+        ValueError: If a size is not positive.
+
+    Example:
+        >>> from attnlib.models.gpt import GPT, GPTConfig
+        >>> model = GPT(GPTConfig(11, d_model=8, n_heads=2, n_layers=2, d_ff=16, window=3))
+        >>> cache = WindowKVCache(n_layers=2, window=3)
+        >>> with torch.no_grad():
+        ...     logits = model(torch.arange(10)[None], cache=cache)
+        >>> cache.length, cache.bytes()  # 2 layers, 3 tokens of 8 numbers, keys and values
+        (10, 384)
+    """
+
+    def __init__(self, n_layers: int, window: int) -> None:
+        super().__init__(n_layers, max_len=window)
+        self.window = window
+        self.layers = [WindowCache(window) for _ in range(n_layers)]
+
+    @property
+    def max_len(self) -> int:
+        """How many tokens there is room for: more than anyone will ask."""
+        return sys.maxsize

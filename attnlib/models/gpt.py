@@ -10,7 +10,7 @@ from attnlib.cache import KVCache
 from attnlib.checks import check_module, check_sizes
 from attnlib.dropout import Dropout
 from attnlib.layers import EncoderLayer, PreNorm
-from attnlib.models.inputs import cache_of_each, check_ids, decoder_mask
+from attnlib.models.inputs import cache_of_each, check_ids, decoder_mask, hide_beyond_window
 from attnlib.positions import LearnedEncoding, Positions
 
 
@@ -39,11 +39,14 @@ class GPTConfig:
     dropout: float = 0.1
     eps: float = 1e-5
     tied: bool = True  # the embeddings serve as the weights of the head, too
+    window: int | None = None  # how many tokens each one sees, itself included; None: all before it
 
     def __post_init__(self) -> None:
         check_sizes(vocab_size=self.vocab_size, d_model=self.d_model, n_heads=self.n_heads)
         check_sizes(d_ff=self.d_ff, max_len=self.max_len)
         check_sizes(at_least=0, n_layers=self.n_layers)
+        if self.window is not None:
+            check_sizes(window=self.window)
 
 
 class GPT(nn.Module):
@@ -122,7 +125,8 @@ class GPT(nn.Module):
             mask: Hides more than the future and that padding: ``padding_mask(lengths, length)``
                 where padding stands behind. With a cache its keys are all tokens so far.
             cache: Keys and values of earlier tokens, under ``torch.no_grad()``; those of ``ids``
-                are added to it.
+                are added to it. In a model with a window, a
+                :class:`~attnlib.efficient.window_cache.WindowKVCache` keeps no more than that.
 
         Returns:
             Logits, in nats. Those of padding mean nothing.
@@ -131,12 +135,13 @@ class GPT(nn.Module):
             TypeError: If ``padding`` is not a tensor of whole numbers, or ``mask`` is not boolean.
             ValueError: If ``ids`` is not 2-D, empty, or longer than the positions reach;
                 ``padding`` is not one number for each text, 0 or more; ``mask`` does not fit; or
-                the cache is full or has another number of layers.
+                the cache is full, or has another number of layers or another window.
         """
         check_ids("ids", ids, self.config.vocab_size)
         caches = cache_of_each(self.layers, cache)
         offset = 0 if cache is None else cache.length
         mask = decoder_mask(ids, self.config.n_heads, offset=offset, padding=padding, mask=mask)
+        mask = hide_beyond_window(mask, ids, self.config.window, cache)
         x = self.tokens(ids)  # (B, L, D)
         if self.positions is not None:
             x = self.positions(x, offset=offset if padding is None else offset - padding)

@@ -6,7 +6,8 @@ from torch import Tensor, nn
 
 from attnlib.cache import KVCache, LayerCache
 from attnlib.checks import can_be_read, check_whole_numbers
-from attnlib.masks import causal_mask, check_mask, left_padding_mask
+from attnlib.efficient.window_cache import WindowKVCache
+from attnlib.masks import causal_mask, check_mask, left_padding_mask, window_mask
 
 
 def check_ids(name: str, ids: Tensor, vocab_size: int | None = None) -> None:
@@ -110,6 +111,46 @@ def decoder_mask(
         return mask
     causal = causal_mask(q_len, k_len, device=ids.device)
     return causal if mask is None else causal & mask
+
+
+def hide_beyond_window(
+    mask: Bool[Tensor, "#batch #heads #q_len #total_len"] | None,
+    ids: Int[Tensor, "batch q_len"],
+    window: int | None,
+    cache: KVCache | None,
+) -> Bool[Tensor, "#batch #heads #q_len #k_len"] | None:
+    """Narrow a decoder's mask to a window, and to the keys that a cache of the window still has.
+
+    Args:
+        mask: Who sees whom among all tokens so far, or None if nothing is hidden.
+        ids: The tokens that are new.
+        window: How many tokens each one sees, itself included; None for all before it.
+        cache: The cache, before the new tokens are in it.
+
+    Returns:
+        ``True`` where a token may attend, or None if nothing is hidden.
+
+    Raises:
+        ValueError: If the cache forgets what is beyond another window than the model's.
+
+    Example:
+        >>> hide_beyond_window(None, torch.zeros(1, 4).long(), 2, None)[0, 0].tril().int()
+        tensor([[1, 0, 0, 0],
+                [1, 1, 0, 0],
+                [0, 1, 1, 0],
+                [0, 0, 1, 1]], dtype=torch.int32)
+    """
+    forgets = isinstance(cache, WindowKVCache)
+    if forgets and cache.window != window:
+        raise ValueError(
+            f"the cache keeps a window of {cache.window} tokens, but the model's window is {window}"
+        )
+    if window is None:
+        return mask
+    q_len, earlier = ids.shape[1], 0 if cache is None else cache.length
+    near = window_mask(q_len, earlier + q_len, radius=window - 1, device=ids.device)
+    mask = near if mask is None else near & mask
+    return mask[..., -(min(earlier, window - 1) + q_len) :] if forgets else mask
 
 
 def cache_of_each(layers: nn.ModuleList, cache: KVCache | None) -> list[LayerCache | None]:

@@ -3,7 +3,7 @@
 from mutants import Mutant
 
 MODULE = "attnlib.models.inputs"
-TESTS = ["test_model_inputs.py"]
+TESTS = ["test_model_inputs.py", "test_gpt_window.py"]
 MUTANTS = [
     Mutant(
         "check_ids",
@@ -130,5 +130,33 @@ MUTANTS = [
         "    return cache.layers\n",
         "    return cache.layers[:1] * len(layers)\n",
         "one object where there should be many",
+    ),
+    Mutant(
+        "hide_beyond_window",
+        "a token too many",
+        "radius=window - 1, device",
+        "radius=window, device",
+        "a radius does not count the token itself",
+    ),
+    Mutant(
+        "hide_beyond_window",
+        "the caller's mask is lost",
+        "near if mask is None else near & mask",
+        "near",
+        "padding and future are seen",
+    ),
+    Mutant(
+        "hide_beyond_window",
+        "cut for every cache",
+        " if forgets else mask",
+        "",
+        "a cache that keeps everything returns everything",
+    ),
+    Mutant(
+        "hide_beyond_window",
+        "another window passes",
+        "    if forgets and cache.window != window:\n",
+        "    if forgets and window and cache.window < window:\n",
+        "a cache that keeps more shows more",
     ),
 ]

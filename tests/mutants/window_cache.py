@@ -3,7 +3,7 @@
 from mutants import Mutant
 
 MODULE = "attnlib.efficient.window_cache"
-TESTS = ["test_window_cache.py"]
+TESTS = ["test_window_cache.py", "test_gpt_window.py"]
 MUTANTS = [
     Mutant(
         "WindowCache",
@@ -39,5 +39,26 @@ MUTANTS = [
         "        self._values = self._values.index_select(0, rows)\n",
         "        self._values = self._values[: len(rows)]\n",
         "keys of one text, values of another",
+    ),
+    Mutant(
+        "WindowKVCache",
+        "it is full when the window is",
+        "        return sys.maxsize\n",
+        "        return self.window\n",
+        "no text could be longer than the window",
+    ),
+    Mutant(
+        "WindowKVCache",
+        "one cache for all layers",
+        "[WindowCache(window) for _ in range(n_layers)]",
+        "[WindowCache(window)] * n_layers",
+        "a list of one object many times",
+    ),
+    Mutant(
+        "WindowKVCache",
+        "layers that do not forget",
+        "[WindowCache(window) for _ in range(n_layers)]",
+        "[LayerCache(10 * window) for _ in range(n_layers)]",
+        "the window is in the mask alone",
     ),
 ]
