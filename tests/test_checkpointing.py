@@ -13,9 +13,13 @@ from attnlib.cache import KVCache
 from attnlib.efficient.checkpointing import Checkpointed, checkpoint_layers
 from attnlib.layers import EncoderLayer
 from attnlib.memory import saved_bytes
+from attnlib.models.bart import Bart, BartConfig
 from attnlib.models.bert import Bert, BertConfig
+from attnlib.models.encoder_decoder import EncoderDecoder
 from attnlib.models.gpt import GPT, GPTConfig
+from attnlib.models.t5 import T5, T5Config
 from attnlib.models.transformer import Transformer, TransformerConfig
+from attnlib.models.vit import Vit, VitConfig
 from attnlib.record import record_attention
 
 IDS = torch.randint(1, 11, (2, 7), generator=torch.Generator().manual_seed(0))
@@ -35,18 +39,40 @@ def transformer():
     return Transformer(TransformerConfig(**sizes)).train()
 
 
+def bart():
+    model = Bart(BartConfig(vocab_size=11, n_layers=2, **SIZES)).train()
+    model.to_logits.bias.requires_grad_()  # it is not learned otherwise
+    return model
+
+
+def t5():
+    return T5(T5Config(vocab_size=11, n_layers=2, d_head=4, **SIZES)).train()
+
+
+def vit():
+    sizes = {"image_size": (4, 6), "patch_size": 2, "n_classes": 11, "n_layers": 2}
+    return Vit(VitConfig(**sizes, **SIZES)).train()
+
+
 def loss(model):
     torch.manual_seed(1)  # for the dropout
-    output = model(IDS, IDS) if isinstance(model, Transformer) else model(IDS)
+    if isinstance(model, EncoderDecoder):
+        output = model(IDS, IDS)
+    elif isinstance(model, Vit):
+        output = model(torch.rand(2, 3, 4, 6))
+    else:
+        output = model(IDS)
     output = output if isinstance(output, torch.Tensor) else output[0]
     return output.square().sum()
 
 
-@pytest.mark.parametrize("build", [gpt, bert, transformer])
+@pytest.mark.parametrize("build", [gpt, bert, transformer, bart, t5, vit])
 def test_loss_gradients_and_names_stay(build):
     plain = build()
     model = checkpoint_layers(copy.deepcopy(plain))
-    assert any(isinstance(module, Checkpointed) for module in model.modules())
+    layers = [part for part in model.modules() if isinstance(part, Checkpointed)]
+    stacks = 2 if isinstance(model, EncoderDecoder) else 1
+    assert len(layers) == stacks * model.config.n_layers  # all of them
     losses = [loss(plain), loss(model)]
     for each in losses:
         each.backward()
