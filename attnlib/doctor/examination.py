@@ -121,7 +121,7 @@ EXPLAINS: dict[str, set[str]] = {
     "memory-mask-from-target": {"needs-these-sizes"},
     "residual-lost": {"own-token-ignored"},
     "mask-head-batch-order": {"padding-leak", "empty-sample-poisons"},
-    "padding-inverted": {"padding-leak", "padding-ignored"},
+    "padding-inverted": {"padding-leak", "padding-ignored", "positions-repeat"},
     "padding-on-rows": {"padding-leak", "padding-ignored"},
     "padding-ignored": {"padding-leak"},
     "leak-through-norm": {"norm-over-sequence"},
