@@ -347,7 +347,7 @@ function picture(name, caption, onMove) {
     canvas.getContext("2d").drawImage(base, 0, 0);
     frame(canvas, n, row, column);
   };
-  return { node: make("figure", {}, make("figcaption", {}, make("strong", {}, name), " ", caption), square), show };
+  return { node: make("div", {}, make("p", { class: "lab-how" }, make("strong", {}, name), " ", caption), square), show };
 }
 
 /** Bytes over the length on logarithmic axes, for all pairs and for the allowed ones. */

@@ -180,7 +180,7 @@ def test_the_code_is_shown_copied_and_makes_the_mask(page, lab):
     assert made[0, 0].tolist() == lab.result().allowed.tolist()
     page.locator("details label select").select_option("MultiheadAttention, True = blocked")
     assert "attn_mask = ~mask" in page.locator("pre").inner_text()
-    assert "the opposite: True = blocked." in page.locator(".lab-how").inner_text()
+    assert "the opposite: True = blocked." in page.locator("details .lab-how").inner_text()
     give_to_python(page, lab)
     assert lab.form == "blocked"
     page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
