@@ -40,11 +40,12 @@ def test_every_topic_prints_tables_of_finite_positive_ratios(quick):
         "encoder_decoder",
         "waiting",
         "long_sequences",
+        "checkpointing",
         "long_sequences_peers",
     ]
     for topic in topics:
         ratios = re.findall(r"(\S+) \((\S+) to (\S+)\)", topic)
-        assert len(ratios) >= (1 if topic.startswith("long_sequences\n") else 3)
+        assert len(ratios) >= {"long_sequences": 0, "checkpointing": 1}.get(topic.split()[0], 3)
         for median, low, high in ratios:
             assert 0 < float(median) < math.inf
             assert float(low) - 0.01 <= float(median) <= float(high) + 0.01  # rounded

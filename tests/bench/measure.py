@@ -4,6 +4,7 @@ import math
 import multiprocessing
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -68,6 +69,7 @@ class Table:
 
     def add(self, *cells: object) -> None:
         self.rows.append([str(cell) for cell in cells])
+        print(*self.rows[-1], sep=" | ", file=sys.stderr, flush=True)  # if the rest never comes
 
     def promise(self, what: str, found: float, most: float) -> None:
         verdict = "kept" if found <= most else "**missed**"

@@ -32,6 +32,7 @@ TOPICS = {
     "encoder_decoder": encoder_decoder.run,
     "waiting": waiting.run,
     "long_sequences": long_sequences.run,
+    "checkpointing": long_sequences.run_checkpointing,
     "long_sequences_peers": long_sequences.run_peers,
 }
 RESULTS = Path(__file__).with_name("results.md")
