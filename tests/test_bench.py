@@ -87,6 +87,19 @@ def test_the_picture_of_waiting_shows_the_ratios_of_the_results():
     assert min(a / b for a, b in zip(times["RNN"], times["ours"], strict=True)) > 2
 
 
+def test_the_chapter_on_long_sequences_draws_the_numbers_of_the_results():
+    found = json.loads((BENCH.parents[1] / "book" / "_static" / "long_sequences.json").read_text())
+    section = re.search(
+        r"^## long_sequences\n.*?(?=^## |\Z)", (BENCH / "results.md").read_text(), re.M | re.S
+    )
+    rows = re.findall(r"^\| (\w+) \| ([a-z+, M]+[sB]) \| (.*) \| [\d.]+ \|$", section[0], re.M)
+    assert len(rows) == 3 * len(found["measured"]) == 18
+    for name, what, numbers in rows:
+        assert [float(n) for n in numbers.split("|") if n.strip()] == found["measured"][name][what]
+    header = re.search(r"^\| method \| what \| (.*) \| exponent \|$", section[0], re.M)
+    assert [int(n) for n in header[1].split("|")] == found["lengths"]
+
+
 def test_an_unknown_topic_is_refused_by_name():
     command = [sys.executable, RUN, "fused_atention"]
     run = subprocess.run(command, capture_output=True, text=True)

@@ -194,7 +194,7 @@ class _Blocks(torch.autograd.Function):
         output = room.values.new_zeros(in_blocks).unflatten(2, (-1, block_size))
         with torch.autocast(query.device.type, enabled=False):
             for b in range(query.shape[0]):
-                hidden = ~_in_blocks(seen[b], block_size)  # also what fills up the last block
+                hidden = _hidden(seen[b], block_size)
                 for h in range(query.shape[1]):
                     head = _of_head((query, key, value), b, h, _precise(query.dtype))
                     blocks = [_in_blocks(x, block_size) for x in head]
@@ -215,7 +215,7 @@ class _Blocks(torch.autograd.Function):
         rooms = [_Room(query, value, ctx.plan, ctx.block_size) for _ in range(2)]
         with torch.autocast(grad.device.type, enabled=False):
             for b in range(grad.shape[0]):
-                hidden = ~_in_blocks(seen[b], ctx.block_size)
+                hidden = _hidden(seen[b], ctx.block_size)
                 for h in range(grad.shape[1]):
                     all_of = (query, key, value, output, grad)
                     head = _of_head(all_of, b, h, _precise(query.dtype))
@@ -231,7 +231,7 @@ def _attend(
     key: Float[Tensor, "n_blocks size d_head"],
     value: Float[Tensor, "n_blocks size d_value"],
     output: Float[Tensor, "n_blocks size d_value"],
-    hidden: Bool[Tensor, "n_blocks size"],
+    hidden: Bool[Tensor, "n_blocks size"] | None,
     plan: list,
     scale: float,
     room: "_Room",
@@ -241,8 +241,7 @@ def _attend(
         q = query.index_select(0, rows) * scale
         k, v = room.gather(key, value, columns)
         scores = torch.bmm(q, k.mT, out=room.for_scores(columns))
-        _hide_(scores, hidden, columns)
-        output[rows] = torch.bmm(_softmax_(scores), v)
+        output[rows] = torch.bmm(_weights_(scores, hidden, columns), v)
 
 
 def _differentiate(
@@ -251,7 +250,7 @@ def _differentiate(
     value: Float[Tensor, "n_blocks size d_value"],
     output: Float[Tensor, "n_blocks size d_value"],
     grad: Float[Tensor, "n_blocks size d_value"],
-    hidden: Bool[Tensor, "n_blocks size"],
+    hidden: Bool[Tensor, "n_blocks size"] | None,
     plan: list,
     scale: float,
     room: "_Room",
@@ -264,8 +263,7 @@ def _differentiate(
         q, g = query.index_select(0, rows) * scale, grad.index_select(0, rows)
         k, v = room.gather(key, value, columns)
         scores = torch.bmm(q, k.mT, out=room.for_scores(columns))
-        _hide_(scores, hidden, columns)
-        weights = _softmax_(scores)
+        weights = _weights_(scores, hidden, columns)
         grad_scores = room_for_grads.for_scores(columns)
         torch.baddbmm(minus_delta[rows], g, v.mT, out=grad_scores)
         grad_scores *= weights
@@ -309,15 +307,21 @@ class _Room:
         return self.for_keys(columns), self.for_values(columns)
 
 
-def _hide_(
+def _weights_(
     scores: Float[Tensor, "rows size keys"],
-    hidden: Bool[Tensor, "n_blocks size"],
+    hidden: Bool[Tensor, "n_blocks size"] | None,
     columns: Int[Tensor, "rows columns"],
-) -> None:
-    """Make the scores of what is hidden -inf."""
-    hides = hidden[columns].flatten(1)[:, None]
-    if not can_be_read(hides) or hides.any():
-        scores.masked_fill_(hides, -torch.inf)
+) -> Float[Tensor, "rows size keys"]:
+    """Put the weights in the place of the scores."""
+    if hidden is None:
+        return torch.softmax(scores, -1, out=scores)
+    return _softmax_(scores.masked_fill_(hidden[columns].flatten(1)[:, None], -torch.inf))
+
+
+def _hidden(seen: Bool[Tensor, " length"], block_size: int) -> Bool[Tensor, "n_blocks size"] | None:
+    """What may not be seen, and what fills up the last block; None if there is nothing."""
+    hidden = ~_in_blocks(seen, block_size)
+    return hidden if not can_be_read(hidden) or hidden.any() else None
 
 
 def _in_blocks(x: Tensor, block_size: int) -> Tensor:

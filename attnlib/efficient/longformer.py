@@ -317,25 +317,29 @@ class _Hidden:
         size, width = head.reach.block_size, head.reach.width
         behind = -len(seen) % size  # what is missing to whole blocks
         beyond_edges = pad(seen, (head.reach.before, behind + head.reach.after))
-        self.keys = ~beyond_edges.unfold(0, width, size)  # (blocks, width)
+        keys = ~beyond_edges.unfold(0, width, size)  # (blocks, width)
+        # In most blocks there are none: ask once, not again for each head.
+        some = keys.any(-1)
+        self.some = some.tolist() if can_be_read(some) else [True] * len(some)
         self.extra = None
         if allowed is not None:
             self.extra = ~_fill_up(allowed, size).unflatten(0, (-1, size))
         # What is added to the scores, which is faster than to overwrite them: 0, or -inf.
-        self.of_keys = head.query.new_zeros(self.keys.shape).masked_fill(self.keys, -torch.inf)
+        self.of_keys = head.query.new_zeros(keys.shape).masked_fill(keys, -torch.inf)
         square = head.query.new_full((size, size), -torch.inf)
         self.too_early, self.too_late = square.tril(-1), square.triu(1)
 
-    def hide_(self, scores: Tensor, blocks: slice) -> None:
-        """Make the scores of what is hidden -inf; a query further down sees keys further right."""
-        width, size = self.keys.shape[1], len(self.too_early)
+    def weights_(self, scores: Tensor, blocks: slice) -> Tensor:
+        """Put the weights in the place of the scores."""
+        width, size = self.of_keys.shape[1], len(self.too_early)
         scores[..., :size].add_(self.too_early)
         scores[..., width - size : width].add_(self.too_late)
-        keys = self.keys[blocks]
-        if not can_be_read(keys) or keys.any():
-            scores[..., :width].add_(self.of_keys[blocks, None])
         if self.extra is not None:
             scores[..., width:].masked_fill_(self.extra[blocks], -torch.inf)
+        if not any(self.some[blocks]):
+            return torch.softmax(scores, -1, out=scores)  # each query sees its own key at least
+        scores[..., :width].add_(self.of_keys[blocks, None])
+        return _softmax_(scores)
 
 
 def _attend(head: _Head, hidden: _Hidden, output: Float[Tensor, "blocks size d_value"]) -> None:
@@ -345,8 +349,7 @@ def _attend(head: _Head, hidden: _Hidden, output: Float[Tensor, "blocks size d_v
         key = head.windows(head.key, head.extra_key, blocks)
         value = head.windows(head.value, head.extra_value, blocks)
         scores = torch.bmm(query, key.mT, out=head.scores[: len(query)])  # (blocks, size, width)
-        hidden.hide_(scores, blocks)
-        torch.bmm(_softmax_(scores), value, out=output[blocks])
+        torch.bmm(hidden.weights_(scores, blocks), value, out=output[blocks])
 
 
 def _softmax_(scores: Float[Tensor, "... keys"]) -> Float[Tensor, "... keys"]:
@@ -378,8 +381,7 @@ def _differentiate(
         k = head.windows(head.key, head.extra_key, blocks)
         v = head.windows(head.value, head.extra_value, blocks)
         scores = torch.bmm(q, k.mT, out=head.scores[: len(q)])
-        hidden.hide_(scores, blocks)
-        weights = _softmax_(scores)
+        weights = hidden.weights_(scores, blocks)
         grad_scores = torch.baddbmm(minus_delta[blocks], g, v.mT, out=room[: len(q)])
         grad_scores *= weights
         torch.bmm(grad_scores, k, out=grad_query[blocks])

@@ -64,9 +64,8 @@ MUTANTS = [
     Mutant(
         "block_sparse_attention",
         "the filling of the last block is seen",
-        "                hidden = ~_in_blocks(seen[b], block_size)"
-        "  # also what fills up the last block\n",
-        "                hidden = _in_blocks(~seen[b], block_size)\n",
+        "    hidden = ~_in_blocks(seen, block_size)\n",
+        "    hidden = _in_blocks(~seen, block_size)\n",
         "zeros for False: the filling says it is not hidden",
     ),
     Mutant(
@@ -79,8 +78,8 @@ MUTANTS = [
     Mutant(
         "block_sparse_attention",
         "the mask is lost backward",
-        "        _hide_(scores, hidden, columns)\n        weights",
-        "        weights",
+        "        weights = _weights_(scores, hidden, columns)\n",
+        "        weights = _weights_(scores, None, columns)\n",
         "the forward pass is right, so nothing shows but in training",
     ),
     Mutant(

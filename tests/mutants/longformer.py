@@ -36,15 +36,15 @@ MUTANTS = [
     Mutant(
         "window_attention",
         "the edge is a key",
-        "        if not can_be_read(keys) or keys.any():\n",
-        "        if False:\n",
+        "        if not any(self.some[blocks]):\n",
+        "        if True:\n",
         "the zeros in front and behind are attended to",
     ),
     Mutant(
         "window_attention",
         "the mask is lost backward",
-        "        hidden.hide_(scores, blocks)\n        weights",
-        "        weights",
+        "        weights = hidden.weights_(scores, blocks)\n",
+        "        weights = _softmax_(scores)\n",
         "the forward pass is right, so nothing shows but in training",
     ),
     Mutant(
