@@ -138,5 +138,5 @@ class WindowKVCache(KVCache):
 
     @property
     def max_len(self) -> int:
-        """How many tokens there is room for: more than anyone will ask."""
+        """How many tokens there is room for, more than anyone will ask."""
         return sys.maxsize
