@@ -217,10 +217,15 @@ def test_every_preset_and_the_most_lines_can_be_chosen(page, lab):
 @pytest.mark.parametrize(("theme", "width"), [("light", 800), ("dark", 320)])
 def test_it_fits_a_phone_and_is_accessible(browser, lab, theme, width):
     lab.pose("3 Padding in front")
+    lab.recipe = "causal and not left_padding 5 or window 0"
     page = open_lab(browser, lab, width=width, theme=theme)
     for fold in page.locator("summary").all():
         fold.click()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    ends = page.locator(".lab-line:visible *").evaluate_all(
+        "all => all.map((part) => part.getBoundingClientRect().right)"
+    )
+    assert max(ends) <= width - 16  # the page's margin: no button is cut off
     assert [(v["id"], v["nodes"]) for v in Axe().run(page).response["violations"]] == []
     page.close()
 
