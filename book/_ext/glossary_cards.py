@@ -69,7 +69,8 @@ def _link_anew(app: Sphinx, env: BuildEnvironment, changed: list[str]) -> None:
 
 
 def _is_chapter(app: Sphinx, page: str) -> bool:
-    return app.env.doc2path(page).endswith(".ipynb")
+    """Tell whether a page has first uses: a notebook, in a book that has a glossary."""
+    return GLOSSARY in app.env.found_docs and app.env.doc2path(page).endswith(".ipynb")
 
 
 # --------------------------------------------------------------------------------- the glossary

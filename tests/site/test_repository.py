@@ -32,7 +32,10 @@ def guarded(url: str):
     """Return a notebook of one cell, which starts with the lines for this address."""
     tags = {"tags": ["remove-cell"]}
     notebook = new_notebook(
-        cells=[new_markdown_cell("# Chapter"), new_code_cell("1 + 1", metadata=tags)],
+        cells=[
+            new_markdown_cell(f"# Chapter\n\nIt is kept at {url}."),
+            new_code_cell("1 + 1", metadata=tags),
+        ],
         metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
     )
     put_guard(notebook, url, "main")
