@@ -371,7 +371,7 @@ function chart({ layer: { lengths, n_heads } }, costs) {
 function lineEditor(l, tables, change) {
   const thumb = make("canvas", { width: 64, height: 64, class: "lab-thumb", "aria-hidden": "true" });
   const join = choice("Join", [["and", "and"], ["or", "or"]], (value) => change(l, { join: value }));
-  const negated = tick("Opposite", "not", (value) => change(l, { negated: value }));
+  const negated = tick("Flip", "not", (value) => change(l, { negated: value }));
   const kind = choice("Pattern", KINDS.map(([name, words]) => [name, words]),
     (value) => change(l, { kind: value, size: KIND[value].start }));
   const size = slider("Size", { min: 0, max: 1, step: 1 }, String, (value) => change(l, { size: value }));

@@ -78,7 +78,7 @@ def test_a_recipe_is_made_with_the_mouse_and_python_hears_of_it(page, lab):
     control(page, 2, "First tokens").fill("3")
     page.get_by_role("button", name="Add a line").click()
     control(page, 3, "Pattern").select_option("causal")
-    control(page, 3, "Opposite").check()
+    control(page, 3, "Flip").check()
     control(page, 3, "Join").select_option("and")
     give_to_python(page, lab)
     assert (lab.recipe, lab.length) == ("window 2 or global 3 and not causal", 32)
