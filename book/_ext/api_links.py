@@ -28,18 +28,11 @@ IMPORTED = re.compile(r"(?<![\w<&.])[A-Za-z_]\w*(?=\s*(?:[,)\n]|$))")
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Find the uses when all pages are read; write the links with the pages."""
-    app.connect("env-before-read-docs", _write_entries_anew)
     app.connect("env-updated", _find_uses)
     app.connect("doctree-resolved", _link_text)
     app.connect("doctree-resolved", _tell_entries)
     app.connect("html-page-context", _link_code, priority=600)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
-
-
-def _write_entries_anew(app: Sphinx, env: BuildEnvironment, changed: list[str]) -> None:
-    if any(_is_chapter(app, page) for page in changed):
-        entries = {entry.docname for entry in env.domaindata["py"]["objects"].values()}
-        changed += [page for page in sorted(entries & env.found_docs) if page not in changed]
 
 
 # -------------------------------------------------------------------------------------- the names
@@ -175,8 +168,13 @@ def link_imports(html: str, place: Callable[[str, str], str | None]) -> str:
 
 
 def _find_uses(app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """Note for each name the first section of each chapter that uses it."""
-    env.uses_of_names = {}
+    """Note for each name the first section of each chapter that uses it.
+
+    Returns:
+        The pages of the entries, to be written anew, if anything has changed.
+    """
+    known = env.domaindata["py"]["objects"]
+    before, env.uses_of_names = getattr(env, "uses_of_names", None), {}
     for page in _in_order(app):
         if not _is_chapter(app, page):
             continue
@@ -184,11 +182,12 @@ def _find_uses(app: Sphinx, env: BuildEnvironment) -> list[str]:
         for node in env.get_doctree(page).findall(_is_use):
             used = [node.get("reftarget")]
             if isinstance(node, nodes.literal_block):
-                names |= imported_names(env.domaindata["py"]["objects"], node.astext())
+                names |= imported_names(known, node.astext())
                 used = list(used_names(node.astext(), names))
             for name in used:
                 env.uses_of_names.setdefault(name, {}).setdefault(page, _section(node))
-    return []
+    changed = env.uses_of_names != before
+    return sorted({entry.docname for entry in known.values()}) if changed else []
 
 
 def _is_use(node: nodes.Node) -> bool:
@@ -218,12 +217,13 @@ def _tell_entries(app: Sphinx, doctree: nodes.document, page: str) -> None:
 def _used_in(app: Sphinx, page: str, uses: dict[str, tuple[str, str]]) -> nodes.paragraph:
     line = nodes.paragraph("", "Used in: ", classes=["used-in"])
     for i, (chapter, (place, section)) in enumerate(uses.items()):
-        title = app.env.titles[chapter].astext().partition(":")[0]
-        words = title if section.partition(":")[0] == title else f"{title} ({section})"
+        words = app.env.titles[chapter].astext().partition(":")[0]
+        if len(uses) <= 4 and section.partition(":")[0] != words:
+            words += f" ({section})"  # with more chapters, their names are enough
         address = f"{app.builder.get_relative_uri(page, chapter)}#{place}"
-        line += [nodes.Text("; " if i else ""), _link(nodes.inline("", words), address)]
+        line += [nodes.Text("; " if i else ""), _link(nodes.Text(words), address)]
     return line
 
 
-def _link(words: nodes.Element, address: str) -> nodes.reference:
+def _link(words: nodes.Node, address: str) -> nodes.reference:
     return nodes.reference("", "", words, refuri=address, internal=True)

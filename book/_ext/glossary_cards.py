@@ -56,16 +56,18 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Find the first uses once all pages are read; give their pages the script."""
     app.add_node(FirstUse, html=(_open_use, lambda writer, node: writer.body.append("</a>")))
     app.add_node(Cards, html=(_write_cards, lambda writer, node: None))
-    app.connect("env-before-read-docs", _link_anew)
+    app.connect("env-updated", _link_anew)
     app.connect("doctree-resolved", _mark_first_uses)
     app.connect("html-page-context", _add_script)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def _link_anew(app: Sphinx, env: BuildEnvironment, changed: list[str]) -> None:
-    if GLOSSARY in changed:
-        chapters = [page for page in env.found_docs if _is_chapter(app, page)]
-        changed += [page for page in chapters if page not in changed]
+def _link_anew(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Read the glossary; return the chapters, to be written anew, if it has changed."""
+    before = getattr(env, "words_of_glossary", None)
+    env.words_of_glossary = entries(env.get_doctree(GLOSSARY))
+    changed = env.words_of_glossary != before
+    return [page for page in env.found_docs if _is_chapter(app, page)] if changed else []
 
 
 def _is_chapter(app: Sphinx, page: str) -> bool:
@@ -157,7 +159,7 @@ def _with_links(text: str, uses: list[tuple[re.Match, Entry]]) -> list[nodes.Nod
 def _mark_first_uses(app: Sphinx, doctree: nodes.document, page: str) -> None:
     if app.builder.format != "html" or not _is_chapter(app, page):
         return
-    used = first_uses(doctree, entries(app.env.get_doctree(GLOSSARY)), page)
+    used = first_uses(doctree, app.env.words_of_glossary, page)
     address = app.builder.get_relative_uri(page, GLOSSARY)
     for link in doctree.findall(FirstUse):
         link["address"] = f"{address}#{link['place']}"
