@@ -291,9 +291,13 @@ class LayerStack:
         return self._in_all(0, inputs_and_output + self._log_sums)
 
     def sparse(self) -> Kept:
-        """A window, or blocks, of any size: as tiled, and a boolean for each token."""
+        """A window, or blocks, of any size: the output before and after, a boolean for each token.
+
+        From 32 bits on, a length that is no multiple of the block is filled up to one, and what
+        is filled in is kept as well; it is not counted here.
+        """
         inputs_and_output = 4 * self._vectors * self.dtype.itemsize
-        return self._in_all(0, inputs_and_output + self._log_sums + self.length)
+        return self._in_all(0, inputs_and_output + self.length)
 
     def linformer(self, rank: int) -> Kept:
         """Low rank: queries, and the few keys and values that the tokens are mixed to.

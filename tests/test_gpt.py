@@ -204,6 +204,7 @@ def test_the_defaults_are_gpt_2_small():
         theirs.resid_pdrop,
         theirs.layer_norm_epsilon,
         theirs.tie_word_embeddings,
+        None,  # no window
     )
     assert theirs.embd_pdrop == theirs.resid_pdrop  # one number says both
 

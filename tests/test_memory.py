@@ -269,7 +269,9 @@ def predicted(method, stack):
 @pytest.mark.parametrize("method", [*FUNCTIONS, "linformer"])
 def test_what_a_stack_keeps_is_predicted_to_the_byte(method):
     for sizes in (SMALL, LARGER, SMALL | {"d_ff": 29, "checkpointed": True}):
-        stack = LayerStack(**SIZES, **sizes)
+        in_blocks = method in ("window", "blocks")  # whole ones, as nothing is filled up then
+        fitting = {"length": sizes["length"] // 32 * 32} if in_blocks else {}
+        stack = LayerStack(**SIZES, **sizes | fitting)
         assert sum(predicted(method, stack)) == measured(layers_of(method, stack), stack)
 
 

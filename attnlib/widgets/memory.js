@@ -16,7 +16,7 @@ function kept(state, method, n) {
   const logSums = tokens * n_heads * precise;
   const rank = Math.min(patterns.rank, n);
   const mixed = tokens * d * (batch === 1 ? 1 : 2) + 3 * batch * rank * d + 2 * (n + rank);
-  const sparse = [0, 4 * tokens * d * size + logSums + n];
+  const sparse = [0, 4 * tokens * d * size + n];
   const [weights, inside] = {
     equation: [pairs * (precise + size), tokens * d * (2 * precise + size) + tokens * n_heads],
     "SDPA + dropout": [3 * pairs * precise, 3 * tokens * d * precise],

@@ -245,8 +245,8 @@ MUTANTS = [
     Mutant(
         "LayerStack",
         "a boolean for each token of each text",
-        "self._log_sums + self.length)",
-        "self._log_sums + self._tokens)",
+        "inputs_and_output + self.length)",
+        "inputs_and_output + self._tokens)",
         "one row serves the whole batch",
     ),
     Mutant(
