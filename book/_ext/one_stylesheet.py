@@ -142,7 +142,8 @@ def _used(rules: Iterable[Rule], words: set[str]) -> Iterator[str]:
                 yield from (f"{prelude}{{{line}}}" for line in inner)
         elif prelude.startswith("@font-face"):
             if "Font Awesome" not in body.replace("\\", ""):
-                yield f"{prelude}{{{body}}}"
+                swap = "" if "font-display" in body else "font-display:swap;"
+                yield f"{prelude}{{{swap}{body}}}"  # text is read before its font is there
         elif prelude.startswith("@"):
             yield f"{prelude}{{{body}}}"
         else:

@@ -1,8 +1,10 @@
-"""Build the site, serve it, and read its pages: for the tests beside this file and for weigh.py."""
+"""Build the site, serve it, and read its pages: for the tests beside this file and report.py."""
 
 import contextlib
 import functools
+import gzip
 import http.server
+import io
 import shutil
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).absolute().parents[2]
+COMPRESSED = {".html", ".css", ".js", ".svg", ".json", ".txt"}  # what hosts send compressed
 BUILT_FROM = ("_config.yml", "_toc.yml", "book", "attnlib")
 
 
@@ -77,6 +80,20 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
     def log_message(self, *arguments) -> None:
         """Say nothing."""
+
+    def send_head(self) -> io.BufferedIOBase | None:
+        """Send text compressed, as hosts do."""
+        file = Path(self.translate_path(self.path))
+        accepted = "gzip" in self.headers.get("Accept-Encoding", "")
+        if not (accepted and file.is_file() and file.suffix in COMPRESSED):
+            return super().send_head()
+        data = gzip.compress(file.read_bytes(), 6)
+        self.send_response(200)
+        self.send_header("Content-Type", self.guess_type(file))
+        self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        return io.BytesIO(data)
 
 
 class Page(HTMLParser):

@@ -4,11 +4,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import axe_playwright_python
+import everyone
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text("utf-8")
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 COLOURS = ["color-contrast", "link-in-text-block"]
 PHONE, SMALL_PHONE, ZOOMED = 390, 320, 640  # CSS pixels; 640 is a 1280 pixel window at 200 %
+PAPER = 680  # A4 within margins of 15 mm
 
 
 @dataclass
@@ -16,10 +18,14 @@ class Look:
     """What one page did."""
 
     requests: list[str] = field(default_factory=list)  # all that were let through
+    first_load: list[str] = field(default_factory=list)  # of these, before the reader scrolls
     foreign: list[str] = field(default_factory=list)  # requests to other hosts, blocked
     complaints: list[str] = field(default_factory=list)  # console errors, warnings, page errors
     axe: dict[str, list[str]] = field(default_factory=dict)  # violations, by mode
-    overflow: dict[int, list[str]] = field(default_factory=dict)  # by width: what sticks out
+    overflow: dict[int | str, list[str]] = field(default_factory=dict)  # by width: what sticks out
+    wrong: dict[str, list[str]] = field(default_factory=dict)  # by question of everyone.py
+    shift: float = 0.0  # how far things jumped while the page was loading
+    icons: int = 0
 
 
 def watch(page, home: str) -> Look:
@@ -113,23 +119,8 @@ def switch_to(page, scheme: str) -> None:
     page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=scheme)
 
 
-STICKS_OUT = """() => {
-  const width = document.documentElement.clientWidth;
-  if (document.documentElement.scrollWidth <= width) return [];
-  const clips = (e) => getComputedStyle(e).overflowX !== "visible";
-  const inside = (e) => e.parentElement && (clips(e.parentElement) || inside(e.parentElement));
-  const out = [...document.querySelectorAll("main *")]
-    .filter((e) => e.getBoundingClientRect().right > width + 1 && !inside(e))
-    .map((e) => e.outerHTML.slice(0, 120)).slice(0, 5);
-  return out.length ? out : ["the page is wider than the window"];
-}"""
-
-
-OPEN_ALL_FOLDS = "for (const fold of document.querySelectorAll('article details')) fold.open = true"
-
-
 def look_at(browser, home: str, name: str) -> Look:
-    """Open a page and look at it in both colours and, with all folds open, on narrow screens."""
+    """Open a page and look at it as different readers do, with all that opens open."""
     context = browser.new_context(
         viewport={"width": 1280, "height": 900},
         color_scheme="light",
@@ -140,15 +131,33 @@ def look_at(browser, home: str, name: str) -> Look:
         look = watch(page, home)
         page.goto(home + name, wait_until="load")
         settle(page)
+        look.first_load = list(look.requests)
+        look.shift = page.evaluate(everyone.SHIFT)
+        page.evaluate(everyone.READ_TO_THE_END)
+        page.evaluate(everyone.OPEN_EVERYTHING)
         look.axe["light"] = violations(page)
+        look.icons = page.locator(".icon").count()
+        for name, question in (
+            ("icon not drawn", everyone.UNDRAWN_ICONS),
+            ("motion", everyone.MOVES),
+            ("focus", everyone.NO_FOCUS),
+        ):
+            look.wrong[name] = page.evaluate(question)
+        look.overflow["large text"] = page.evaluate(everyone.STICKS_OUT_WITH_LARGE_TEXT)
+        page.evaluate(everyone.OPEN_EVERYTHING)  # the focus has closed a menu
         switch_to(page, "dark")
         look.axe["dark"] = violations(page, colours_only=True)
-        page.evaluate(OPEN_ALL_FOLDS)
         for width in (ZOOMED, PHONE, SMALL_PHONE):
             page.set_viewport_size({"width": width, "height": 800})
-            look.overflow[width] = page.evaluate(STICKS_OUT)
+            look.overflow[width] = page.evaluate(everyone.STICKS_OUT)
             if width == PHONE:
+                page.evaluate("document.getElementById('site-menu').showPopover()")
                 look.axe["phone"] = violations(page)
+                page.evaluate("document.getElementById('site-menu').hidePopover()")
+        page.set_viewport_size({"width": PAPER, "height": 800})
+        page.emulate_media(media="print")
+        look.wrong["paper"] = page.evaluate(everyone.WRONG_ON_PAPER)
+        look.overflow["paper"] = page.evaluate(everyone.STICKS_OUT)
         return look
     finally:
         context.close()

@@ -1,21 +1,6 @@
-"""How much a page may weigh over the wire, compressed; weigh.py prints what it is spent on."""
+"""The scales that test_pages.py puts each page on."""
 
-import pytest
-from built_site import pages
-from weigh import files_of, load, table, wire_bytes
-
-# What is reached today and a tenth more; tests/bench/site_bytes.md has the table.
-FIRST_LOAD = 140_000  # bytes
-READ_TO_THE_END = 215_000
-
-
-@pytest.mark.parametrize("page", pages())
-def test_a_page_stays_within_its_budget(browser, address, site, page):
-    first, whole = load(browser, address, page, site)
-    assert site / page in first
-    assert site / "_static" / "book.css" in first
-    assert sum(first.values()) <= FIRST_LOAD
-    assert sum(whole.values()) <= READ_TO_THE_END
+from weigh import files_of, table, wire_bytes
 
 
 def test_text_is_weighed_compressed_and_each_file_once(tmp_path):
