@@ -95,7 +95,7 @@ WRONG_ON_PAPER = """() => {
     && getComputedStyle(e).overflowX !== "visible";
   const lines = (what, found) => found.map((e) => `${what}: ${e.outerHTML.slice(0, 120)}`);
   const useless = "header, nav, button, input, select, .headerlink, .lab-live";
-  const kept = "h1, .lab-still, article details.admonition > :not(summary)";
+  const kept = "h1, .lab-still, article details.admonition > :not(summary, .js-only)";
   return [
     ...lines("of no use", all(useless).filter(shown)),
     ...lines("lost", all(kept).filter((e) => !shown(e))),

@@ -16,7 +16,7 @@ def test_paper_has_stills_and_solutions_and_no_menus(browser, address):
         return page.evaluate(SHOWN, selector)
 
     frame = "header, nav, button, .headerlink, .lab-live"
-    bodies = "article details.admonition > :not(summary)"
+    bodies = "article details.admonition > :not(summary, .js-only)"
     assert shown(frame) > 10  # the twin: on the screen it is the other way round
     assert shown(bodies) == shown(".lab-still") == 0
     page.emulate_media(media="print")
