@@ -9,7 +9,7 @@ A page says it itself. Markdown begins with::
     ---
 
 A notebook has the same in its metadata. A page that says nothing is described by the first words of
-its first paragraph. Two pages with the same description are a warning, which fails the build.
+its first paragraph, or by its title. Two that say the same are a warning, which fails the build.
 """
 
 import re
@@ -38,8 +38,9 @@ def setup(app: Sphinx) -> dict[str, bool]:
 
 def _find(app: Sphinx, doctree: nodes.document) -> None:
     own = [meta["content"] for meta in _metas(doctree) if meta.get("name") == "description"]
-    words = own[0] if own else first_words(doctree)
-    app.env.metadata[app.env.docname]["description"] = words
+    page = app.env.metadata[app.env.docname]
+    page["description"] = own[0] if own else first_words(doctree)
+    page["described_by_itself"] = bool(own)
 
 
 def _metas(doctree: nodes.document) -> Iterator[nodes.meta]:
@@ -57,7 +58,8 @@ def first_words(doctree: nodes.document) -> str:
     for paragraph in doctree.findall(nodes.paragraph):
         if isinstance(paragraph.parent, nodes.section | nodes.document):
             return shortened(" ".join(paragraph.astext().split()))
-    return ""
+    title = doctree.next_node(nodes.title)
+    return shortened(title.astext()) if title else ""
 
 
 def shortened(text: str) -> str:
@@ -73,11 +75,10 @@ def shortened(text: str) -> str:
 
 
 def _demand_difference(app: Sphinx, env) -> None:
-    said = sorted((env.metadata[page].get("description", ""), page) for page in env.found_docs)
-    for page in (page for words, page in said if not words):
-        logger.warning("this page has no description and no paragraph to take", location=page)
-    for (words, page), (again, other) in pairwise(said):
-        if words and words == again:
+    pages = {page: env.metadata[page] for page in env.found_docs}
+    own = [(m["description"], page) for page, m in pages.items() if m.get("described_by_itself")]
+    for (words, page), (again, other) in pairwise(sorted(own)):
+        if words == again:
             logger.warning("it has the same description as %s", page, location=other)
 
 

@@ -1,6 +1,6 @@
 """Run the notebooks of the book and store their outputs: two runs write the same bytes.
 
-    python book/_ext/run_notebooks.py                    every notebook of the book
+    python book/_ext/run_notebooks.py                    every notebook, and book/verified.json
     python book/_ext/run_notebooks.py book/qkv.ipynb     only this one
 
 The site shows what is stored here, and nbval compares with it. By default JupyterLab saves a
@@ -22,6 +22,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
+import verified
 from repository import configured, put_guard
 
 BOOK = Path(__file__).resolve().parent.parent
@@ -179,6 +180,8 @@ def main(arguments: list[str]) -> int:
             )
         except FileNotFoundError:
             failed = _say(f"{path}: no such notebook")
+    if not arguments and not failed:
+        verified.write(BOOK)
     return int(failed)
 
 

@@ -1,30 +1,36 @@
-"""What hangs on the address of the repository: buttons, Binder's files, notebooks on their own."""
+"""What hangs on an address, of the repository or of the site: buttons, notebooks, cards, 404."""
 
 import ast
 import html
 import importlib.util
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import nbformat
 import pytest
 import yaml
-from built_site import ROOT, Page, build
+from built_site import ROOT, Page, build, pages
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from PIL import Image
 from test_links import broken_links
 from test_machinery import small_book
 
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
+from cards import draw
 from repository import configured, guard, put_guard
 from run_notebooks import main as run_notebooks
+from verified import sentence
 
 NOTEBOOKS = sorted((ROOT / "book").glob("*.ipynb"))
 HOME = "https://github.com/somebody/a-book"
+READ_AT = "https://somebody.github.io/a-book/"
 ELSEWHERE = re.compile(r"https://(mybinder\.org|colab\.research\.google\.com|github\.com)/.*")
 
 
@@ -53,6 +59,8 @@ def published(tmp_path_factory) -> tuple[Path, str]:
         toc.write("  - file: book/late\n")
     config = (folder / "_config.yml").read_text("utf-8")
     with_address, n = re.subn(r'(?<=^repository:\n  url: )".*"$', f'"{HOME}"', config, flags=re.M)
+    assert n == 1
+    with_address, n = re.subn(r'(?<=  baseurl: )""', READ_AT, with_address)
     assert n == 1
     (folder / "_config.yml").write_text(with_address, "utf-8")
     process = build(folder, strict=False)
@@ -210,3 +218,82 @@ def test_binder_gets_the_pins_of_the_book():
     assert os.access(folder / "postBuild", os.X_OK)
     last = (folder / "postBuild").read_text("utf-8").splitlines()[-1]
     assert last.endswith("pip install --no-cache-dir -r requirements.txt")
+
+
+# ----------------------------------------------------------------------------- where it is read
+
+
+def heads(page: Path) -> dict[str, str]:
+    """Return what a page says about itself to search engines and to those who pass it on."""
+    text = page.read_text("utf-8")
+    tags = re.findall(r'<meta (?:property|name)="(?:og:)?([\w:]+)" content="([^"]*)"', text)
+    canonical = re.findall(r'<link rel="canonical" href="([^"]*)"', text)
+    return {name: html.unescape(value) for name, value in tags} | {"canonical": canonical}
+
+
+def test_with_an_address_a_page_has_one_place_and_a_card(published):
+    site = published[0] / "_build" / "html"
+    found = heads(site / "book" / "chapter.html")
+    assert found["canonical"] == [found["url"]] == [f"{READ_AT}book/chapter.html"]
+    assert (found["title"], found["site_name"]) == ("Chapter", "The Three Attentions")
+    assert found["twitter:card"] == "summary_large_image"
+    card = site / found["image"].removeprefix(READ_AT)
+    with Image.open(card) as picture:
+        assert picture.size == (1200, 630)
+    assert card.stat().st_size < 60_000
+    listed = re.findall("<loc>(.*?)</loc>", (site / "sitemap.xml").read_text("utf-8"))
+    assert listed == [
+        f"{READ_AT}{page}.html" for page in ("book/index", "book/chapter", "book/late", "genindex")
+    ]
+    assert [url for url in listed if not (site / url.removeprefix(READ_AT)).is_file()] == []
+
+
+def test_the_page_for_what_is_not_there_works_in_any_folder(published):
+    site = published[0] / "_build" / "html"
+    links = [a for tag, a in Page(site / "404.html").links if not a.startswith(("#", "data:"))]
+    assert len(links) > 8
+    assert [a for a in links if not a.startswith((READ_AT, HOME))] == []
+    ours = [urlsplit(a).path.removeprefix("/a-book/") for a in links if a.startswith(READ_AT)]
+    assert [path for path in ours if not (site / path).is_file()] == []
+    assert heads(site / "404.html")["canonical"] == []
+
+
+def test_the_same_card_is_drawn_twice():
+    picture = Image.new("RGBA", (300, 200), "#ff000080")
+    for words in ("A title", "A title " * 20):
+        one, two = (draw(words, "A sentence. " * 12, "Book", picture) for _ in range(2))
+        assert one.tobytes() == two.tobytes()
+        assert len(one.getcolors()) > 10
+
+
+def test_the_site_says_where_it_is_only_if_it_knows(site):
+    address = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))["html"]["baseurl"]
+    for page in pages():
+        found = heads(site / page)
+        assert bool(found["canonical"]) == ("card" in str(found)) == bool(address)
+    for name in ("sitemap.xml", "404.html", "_static/cards"):
+        assert (site / name).exists() == bool(address)
+
+
+def test_each_page_describes_itself_in_words_of_its_own(site):
+    said = [heads(site / page)["description"] for page in pages()]
+    assert len(set(said)) == len(said)
+    assert [words for words in said if not 40 <= len(words) <= 165] == []
+
+
+# --------------------------------------------------------------------------------- one version
+
+
+def test_the_version_is_the_same_wherever_it_is_written():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    citation = yaml.safe_load((ROOT / ".github" / "CITATION.cff").read_text("utf-8"))
+    assert citation["version"] == version
+    assert f"Version {version}}}" in (ROOT / "book" / "licences.md").read_text("utf-8")
+    assert version in (ROOT / "book" / "changelog.md").read_text("utf-8")
+
+
+def test_the_foot_of_a_page_names_the_versions_of_the_last_run(site):
+    file, foot = ROOT / "book" / "verified.json", (site / "book" / "qkv.html").read_text("utf-8")
+    said = sentence(json.loads(file.read_text("utf-8")))
+    assert said in html.unescape(foot)
+    assert "licences.html" in foot.split(said[-9:])[-1]
