@@ -88,7 +88,7 @@ def test_the_picture_of_waiting_shows_the_ratios_of_the_results():
 
 
 def test_the_chapter_on_long_sequences_draws_the_numbers_of_the_results():
-    found = json.loads((BENCH.parents[1] / "book" / "_static" / "long_sequences.json").read_text())
+    found = json.loads((BENCH.parents[1] / "attnlib/efficient/measured.json").read_text())
     section = re.search(
         r"^## long_sequences\n.*?(?=^## |\Z)", (BENCH / "results.md").read_text(), re.M | re.S
     )

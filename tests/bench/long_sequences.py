@@ -36,7 +36,7 @@ LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 DENSE_UP_TO = 4096  # the weights of one pass take 1 GiB there, and backward three times as much
 PASSES = ("forward", "forward + backward")
 PACKAGES = ("local_attention", "linformer", "transformers")
-DATA = Path(__file__).parents[2] / "book" / "_static" / "long_sequences.json"
+DATA = Path(__file__).parents[2] / "attnlib" / "efficient" / "measured.json"
 
 
 def run(effort: Effort, quick: bool) -> list[Table]:
