@@ -51,8 +51,10 @@ def test_a_variable_that_holds_a_picture_is_dropped_whole():
 def test_icon_fonts_imports_and_comments_go():
     css = '@import "x";/* a{b:c} */@font-face{font-family:Font Awesome\\ 6 Free;src:url(a)}'
     assert lean(css + "@font-face{font-family:KaTeX_Main}", WORDS) == (
-        "@font-face{font-family:KaTeX_Main}\n"
+        "@font-face{font-display:swap;font-family:KaTeX_Main}\n"
     )
+    own = "@font-face{font-display:block;font-family:Own}\n"
+    assert lean(own, WORDS) == own
 
 
 def test_the_built_stylesheet_finds_all_its_fonts(site):
