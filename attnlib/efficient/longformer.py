@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -392,7 +392,7 @@ def _differentiate(
     return grad_query, grad_key[inside], grad_value[inside], grad_extra_key, grad_extra_value
 
 
-def _fill_up(x: Float[Tensor, "length ..."], block_size: int) -> Float[Tensor, "filled ..."]:
+def _fill_up(x: Shaped[Tensor, "length ..."], block_size: int) -> Shaped[Tensor, "filled ..."]:
     """Zeros behind the tokens, up to a whole number of blocks."""
     missing = -len(x) % block_size
     return pad(x, [0, 0] * (x.ndim - 1) + [0, missing]) if missing else x
