@@ -67,24 +67,38 @@ def test_the_quick_run_leaves_the_results_alone(quick):
     assert not results.exists() or "| 1 x 2 |" not in results.read_text()
 
 
-def test_the_picture_of_waiting_shows_the_ratios_of_the_results():
+PICTURES = {  # topic: the picture, its contenders, the first of which the others are divided by
+    "waiting": ("wall_time", ["attention", "RNN, a loop in Python", "nn.RNN, a loop in C++"]),
+    "loop_over_heads": ("loop_over_heads", ["all heads at once", "a loop over the heads"]),
+}
+
+
+@pytest.mark.parametrize("topic", PICTURES)
+def test_a_picture_of_the_book_shows_the_ratios_of_the_results(topic):
     """Its description holds what it draws; the results are from the same run."""
     from PIL import Image
 
-    picture = Image.open(BENCH.parents[1] / "book" / "_static" / "wall_time.png")
+    name, (base, *others) = PICTURES[topic]
+    picture = Image.open(BENCH.parents[1] / "book" / "_static" / f"{name}.png")
     drawn = json.loads(picture.text["Description"])
-    section = re.search(
-        r"^## waiting\n.*?(?=^## |\Z)", (BENCH / "results.md").read_text(), re.M | re.S
-    )
-    rows = re.findall(r"^\| (\d+) .*?\| (\S+) \| (\S+) \(.*?\| (\S+) \(", section[0], re.M)
-    assert [int(row[0]) for row in rows] == drawn["lengths"]
     times = drawn["milliseconds"]
-    for i, (_, attention, rnn, torch_rnn) in enumerate(rows):
-        assert times["ours"][i] == pytest.approx(float(attention), rel=0.01)
-        # A median of ratios is not the ratio of medians, but near to it.
-        assert times["RNN"][i] / times["ours"][i] == pytest.approx(float(rnn), rel=0.25)
-        assert times["nn.RNN"][i] / times["ours"][i] == pytest.approx(float(torch_rnn), rel=0.25)
-    assert min(a / b for a, b in zip(times["RNN"], times["ours"], strict=True)) > 2
+    assert times.keys() == {base, *others}
+    section = re.search(
+        rf"^## {topic}\n.*?(?=^## |\Z)", (BENCH / "results.md").read_text(), re.M | re.S
+    )
+    rows = [
+        [cell.split(" (")[0] for cell in line.strip("| ").split(" | ")]
+        for line in section[0].splitlines()
+        if re.match(r"\| \d", line)
+    ]
+    assert [int(row[0]) for row in rows] == drawn["lengths"]
+    n = len(others)
+    for i, row in enumerate(rows):  # length, …, milliseconds of the base, ratios, rounds
+        assert times[base][i] == pytest.approx(float(row[-n - 2]), rel=0.01)
+        for other, ratio in zip(others, row[-n - 1 : -1], strict=True):
+            # A median of ratios is not the ratio of medians, but near to it.
+            assert times[other][i] / times[base][i] == pytest.approx(float(ratio), rel=0.25)
+    assert max(a / b for a, b in zip(times[others[0]], times[base], strict=True)) > 2
 
 
 def test_the_chapter_on_long_sequences_draws_the_numbers_of_the_results():

@@ -18,6 +18,7 @@ import fused_attention
 import gpt_training
 import import_time
 import long_sequences
+import loop_over_heads
 import multi_head
 import torch
 import waiting
@@ -31,6 +32,7 @@ TOPICS = {
     "decoding": decoding.run,
     "encoder_decoder": encoder_decoder.run,
     "waiting": waiting.run,
+    "loop_over_heads": loop_over_heads.run,
     "long_sequences": long_sequences.run,
     "checkpointing": long_sequences.run_checkpointing,
     "long_sequences_peers": long_sequences.run_peers,

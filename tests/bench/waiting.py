@@ -45,9 +45,9 @@ def run(effort: Effort, quick: bool) -> list[Table]:
             length, f"{work / 1e6:.3g}", layers["RNN"].cell.d_hidden,
             rounds.milliseconds("ours"), *ratios, rounds.count(),
         )  # fmt: skip
-        _note(drawn, rounds)
+        medians(drawn, rounds)
     if not quick:
-        draw(lengths, drawn)
+        draw(lengths, {NAMES[name]: times for name, times in drawn.items()}, PICTURE)
     return [table]
 
 
@@ -77,28 +77,29 @@ def flops(layer: nn.Module, x: Tensor) -> int:
     return counter.get_total_flops()
 
 
-def draw(lengths: tuple[int, ...], milliseconds: dict[str, list[float]]) -> None:
+def draw(lengths: tuple[int, ...], milliseconds: dict[str, list[float]], picture: Path) -> None:
     """Draw the times against the length, and put them into the picture's description."""
     from matplotlib import pyplot, ticker
 
     from attnlib.plot import lines
 
-    series = {NAMES[name]: torch.tensor(times) for name, times in milliseconds.items()}
+    series = {name: torch.tensor(times) for name, times in milliseconds.items()}
     ax = lines(torch.tensor(lengths), series, x_label="tokens", y_label="milliseconds")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.xaxis.set_major_formatter(ticker.ScalarFormatter())
     ax.set_xticks(lengths)
     words = json.dumps({"lengths": lengths, "milliseconds": milliseconds})
-    ax.figure.savefig(PICTURE, dpi=100, metadata={"Software": None, "Description": words})
+    ax.figure.savefig(picture, dpi=100, metadata={"Software": None, "Description": words})
     pyplot.close(ax.figure)
+
+
+def medians(drawn: dict[str, list[float]], rounds: Rounds) -> None:
+    """Add the median of each contender, in milliseconds, to what will be drawn."""
+    for name, times in drawn.items():
+        times.append(round(statistics.median(rounds.seconds[name]) * 1e3, 4))
 
 
 def _forward(layer: nn.Module, x: Tensor) -> object:
     with torch.no_grad():
         return layer(x)
-
-
-def _note(drawn: dict[str, list[float]], rounds: Rounds) -> None:
-    for name, times in drawn.items():
-        times.append(round(statistics.median(rounds.seconds[name]) * 1e3, 4))
