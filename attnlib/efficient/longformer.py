@@ -18,7 +18,7 @@ from attnlib.efficient.tiled import _precise
 from attnlib.functional import _check_inputs, fused_attention
 from attnlib.masks import _check_bool
 
-_SCORES = 2**19  # that many at once: 2 MiB, which stay in the cache
+_SCORES = 2**20  # that many at once: 4 MiB, which stay in the cache
 
 
 def window_attention(
@@ -111,6 +111,42 @@ class _Reach(NamedTuple):
     def width(self) -> int:
         """Number of keys that the queries of one block see together."""
         return self.before + self.block_size + self.after
+
+    def chunks(self, length: int, at_once: int) -> Iterator[range]:
+        """The numbers of the blocks, a few at a time."""
+        n_blocks = -(-length // self.block_size)
+        for start in range(0, n_blocks, at_once):
+            yield range(start, min(start + at_once, n_blocks))
+
+    def queries(
+        self, x: Float[Tensor, "length width"], blocks: range
+    ) -> Float[Tensor, "blocks size width"]:
+        """What belongs to the queries of these blocks; the last block is filled up with zeros."""
+        rows = x[blocks.start * self.block_size : blocks.stop * self.block_size]
+        return _fill_up(rows, self.block_size).unflatten(0, (-1, self.block_size))
+
+    def windows(
+        self,
+        x: Float[Tensor, "length width"],
+        extra: Float[Tensor, "n_global width"] | None,
+        blocks: range,
+    ) -> Float[Tensor, "blocks n_keys width"]:
+        """The keys, or the values, that each block may see: windows that overlap, not copied.
+
+        Only the first and the last chunk are: they go on beyond the text, with zeros.
+        """
+        start = blocks.start * self.block_size - self.before
+        stop = blocks.stop * self.block_size + self.after
+        rows = x[max(start, 0) : stop]
+        if start < 0 or stop > len(x):
+            rows = pad(rows, (0, 0, max(-start, 0), max(stop - len(x), 0)))
+        step = rows.stride(0)
+        windows = rows.as_strided(
+            (len(blocks), self.width, x.shape[1]), (self.block_size * step, step, 1)
+        )
+        if extra is None:
+            return windows
+        return torch.cat([windows, extra.expand(len(blocks), -1, -1)], dim=1)
 
 
 class _GlobalKeys(NamedTuple):
@@ -205,15 +241,16 @@ class _Windows(torch.autograd.Function):
     @staticmethod
     def forward(ctx, query, key, value, seen, extra_key, extra_value, allowed, reach):  # noqa: ANN001, ANN205
         inputs = (query, key, value, extra_key, extra_value)
+        scores = _room(query, extra_key, reach)
+        filled = seen.shape[1] + -seen.shape[1] % reach.block_size
+        output = scores.new_empty(*query.shape[:2], filled, value.shape[-1])
+        output = output.unflatten(2, (-1, reach.block_size))
         with torch.autocast(query.device.type, enabled=False):
-            head = _Head(inputs, reach)
-            filled = query.shape[0], query.shape[1], head.n_blocks, reach.block_size
-            output = head.query.new_empty(*filled, value.shape[-1])
             for b in range(query.shape[0]):
-                hidden = _Hidden(seen[b], None if allowed is None else allowed[b], head)
+                hidden = _Hidden(seen[b], None if allowed is None else allowed[b], scores, reach)
                 for h in range(query.shape[1]):
-                    head.load(b, h)
-                    _attend(head, hidden, output[b, h])
+                    head = _of_head(inputs, b, h, scores.dtype)
+                    _attend(*head, output[b, h], hidden, scores, reach)
         output = output.flatten(2, 3)[:, :, : query.shape[2]].to(value.dtype)
         ctx.save_for_backward(*inputs, seen, allowed, output)
         ctx.reach = reach
@@ -227,96 +264,40 @@ class _Windows(torch.autograd.Function):
             )
         *inputs, seen, allowed, output = ctx.saved_tensors
         grads = [None if x is None else torch.empty_like(x) for x in inputs]
+        rooms = [_room(inputs[0], inputs[3], ctx.reach) for _ in range(2)]
         with torch.autocast(grad.device.type, enabled=False):
-            head = _Head(inputs, ctx.reach)
             for b in range(grad.shape[0]):
-                hidden = _Hidden(seen[b], None if allowed is None else allowed[b], head)
+                hidden = _Hidden(
+                    seen[b], None if allowed is None else allowed[b], rooms[0], ctx.reach
+                )
                 for h in range(grad.shape[1]):
-                    head.load(b, h)
-                    outcome = _of_head((output, grad), b, h, head.query.dtype)
-                    parts = _differentiate(head, hidden, *outcome)
+                    head = _of_head((*inputs, output, grad), b, h, rooms[0].dtype)
+                    parts = _differentiate(*head, hidden, *rooms, ctx.reach)
                     for whole, part in zip(grads, parts, strict=True):
                         if whole is not None:
                             whole[b, h] = part
         return *grads[:3], None, *grads[3:], None, None
 
 
-class _Head:
-    """One head at a time, with zeros in front and behind: so every block has a whole window.
-
-    All heads are put into the same memory, one after the other: fresh memory is slow to get.
-    """
-
-    def __init__(self, inputs: Sequence[Tensor | None], reach: _Reach) -> None:
-        query, key, value, extra_key, _ = self.inputs = inputs
-        self.reach, self.length = reach, query.shape[2]
-        self.n_blocks = -(-self.length // reach.block_size)
-        blocks_of_window = -(-reach.width // reach.block_size)  # rounded up, for add_windows_
-        self.n_filled = (self.n_blocks + blocks_of_window - 1) * reach.block_size
-        precise = {"dtype": _precise(query.dtype)}
-        self.query = query.new_zeros(self.n_blocks, reach.block_size, query.shape[3], **precise)
-        self.key = key.new_zeros(self.n_filled, key.shape[3], **precise)
-        self.value = value.new_zeros(self.n_filled, value.shape[3], **precise)
-        n_keys = reach.width + (0 if extra_key is None else extra_key.shape[2])
-        at_once = max(1, _SCORES // (reach.block_size * n_keys))
-        self.scores = self.query.new_empty(
-            min(at_once, self.n_blocks), reach.block_size, n_keys
-        )  # of a few blocks
-
-    @property
-    def inside(self) -> slice:
-        """Where the tokens lie between the zeros."""
-        return slice(self.reach.before, self.reach.before + self.length)
-
-    def load(self, b: int, h: int) -> None:
-        """Take another head; its queries are scaled."""
-        query, key, value = (x[b, h] for x in self.inputs[:3])
-        self.query.flatten(0, 1)[: self.length].copy_(query).mul_(self.reach.scale)
-        self.key[self.inside].copy_(key)
-        self.value[self.inside].copy_(value)
-        self.extra_key, self.extra_value = _of_head(self.inputs[3:], b, h, self.query.dtype)
-
-    def in_blocks(self, x: Tensor) -> Float[Tensor, "blocks size width"]:
-        """Cut what belongs to the queries into blocks, the last of which is filled up with 0."""
-        return _fill_up(x, self.reach.block_size).view(self.n_blocks, -1, x.shape[-1])
-
-    def chunks(self) -> Iterator[slice]:
-        """A few blocks at a time."""
-        step = len(self.scores)
-        for start in range(0, self.n_blocks, step):
-            yield slice(start, min(start + step, self.n_blocks))
-
-    def windows(self, x: Tensor, extra: Tensor | None, blocks: slice) -> Tensor:
-        """The keys, or the values, that each block may see: windows that overlap, not copied."""
-        n, size = blocks.stop - blocks.start, self.reach.block_size
-        step = x.stride(0)
-        windows = x.as_strided(
-            (n, self.reach.width, x.shape[1]), (size * step, step, 1), blocks.start * size * step
-        )
-        if extra is None:
-            return windows
-        return torch.cat([windows, extra.expand(n, -1, -1)], dim=1)
-
-    def add_windows_(
-        self, total: Tensor, extra: Tensor | None, part: Tensor, blocks: slice
-    ) -> None:
-        """Add gradients of windows to those of the keys; the other way round than above."""
-        size, width = self.reach.block_size, self.reach.width
-        for start in range(0, width, size):  # one block of each window: these do not overlap
-            stop = min(start + size, width)
-            rows = total[blocks.start * size + start :][: (blocks.stop - blocks.start) * size]
-            rows.view(-1, size, total.shape[1])[:, : stop - start].add_(part[:, start:stop])
-        if extra is not None:
-            extra += part[:, width:].sum(0)
+def _room(
+    query: Tensor, extra_key: Tensor | None, reach: _Reach
+) -> Float[Tensor, "blocks size n_keys"]:
+    """Memory for the scores of a few blocks, used again by the next: to get it anew is slow."""
+    n_keys = reach.width + (0 if extra_key is None else extra_key.shape[2])
+    n_blocks = -(-query.shape[2] // reach.block_size)
+    at_once = max(1, _SCORES // (reach.block_size * n_keys))
+    return query.new_empty(
+        min(at_once, n_blocks), reach.block_size, n_keys, dtype=_precise(query.dtype)
+    )
 
 
 class _Hidden:
     """What the queries of each block may not see of the keys that it looks at."""
 
-    def __init__(self, seen: Tensor, allowed: Tensor | None, head: _Head) -> None:
-        size, width = head.reach.block_size, head.reach.width
+    def __init__(self, seen: Tensor, allowed: Tensor | None, scores: Tensor, reach: _Reach) -> None:
+        size, width = reach.block_size, reach.width
         behind = -len(seen) % size  # what is missing to whole blocks
-        beyond_edges = pad(seen, (head.reach.before, behind + head.reach.after))
+        beyond_edges = pad(seen, (reach.before, behind + reach.after))
         keys = ~beyond_edges.unfold(0, width, size)  # (blocks, width)
         # In most blocks there are none: ask once, not again for each head.
         some = keys.any(-1)
@@ -325,31 +306,62 @@ class _Hidden:
         if allowed is not None:
             self.extra = ~_fill_up(allowed, size).unflatten(0, (-1, size))
         # What is added to the scores, which is faster than to overwrite them: 0, or -inf.
-        self.of_keys = head.query.new_zeros(keys.shape).masked_fill(keys, -torch.inf)
-        square = head.query.new_full((size, size), -torch.inf)
+        self.of_keys = scores.new_zeros(keys.shape).masked_fill(keys, -torch.inf)
+        square = scores.new_full((size, size), -torch.inf)
         self.too_early, self.too_late = square.tril(-1), square.triu(1)
 
-    def weights_(self, scores: Tensor, blocks: slice) -> Tensor:
+    def weights_(self, scores: Tensor, blocks: range) -> Tensor:
         """Put the weights in the place of the scores."""
+        here = slice(blocks.start, blocks.stop)
         width, size = self.of_keys.shape[1], len(self.too_early)
         scores[..., :size].add_(self.too_early)
         scores[..., width - size : width].add_(self.too_late)
         if self.extra is not None:
-            scores[..., width:].masked_fill_(self.extra[blocks], -torch.inf)
-        if not any(self.some[blocks]):
+            scores[..., width:].masked_fill_(self.extra[here], -torch.inf)
+        if not any(self.some[here]):
             return torch.softmax(scores, -1, out=scores)  # each query sees its own key at least
-        scores[..., :width].add_(self.of_keys[blocks, None])
+        scores[..., :width].add_(self.of_keys[here, None])
         return _softmax_(scores)
 
 
-def _attend(head: _Head, hidden: _Hidden, output: Float[Tensor, "blocks size d_value"]) -> None:
+def _attend(
+    query: Float[Tensor, "length d_head"],
+    key: Float[Tensor, "length d_head"],
+    value: Float[Tensor, "length d_value"],
+    extra_key: Float[Tensor, "n_global d_head"] | None,
+    extra_value: Float[Tensor, "n_global d_value"] | None,
+    output: Float[Tensor, "blocks size d_value"],
+    hidden: _Hidden,
+    scores: Float[Tensor, "at_once size n_keys"],
+    reach: _Reach,
+) -> None:
     """Write the attention of one head."""
-    for blocks in head.chunks():
-        query = head.query[blocks]
-        key = head.windows(head.key, head.extra_key, blocks)
-        value = head.windows(head.value, head.extra_value, blocks)
-        scores = torch.bmm(query, key.mT, out=head.scores[: len(query)])  # (blocks, size, width)
-        torch.bmm(hidden.weights_(scores, blocks), value, out=output[blocks])
+    for blocks in reach.chunks(len(query), len(scores)):
+        k, v = reach.windows(key, extra_key, blocks), reach.windows(value, extra_value, blocks)
+        weights = _weights(reach.queries(query, blocks), k, hidden, blocks, scores, reach)
+        torch.bmm(weights, v, out=output[blocks.start : blocks.stop])
+
+
+def _weights(
+    q: Float[Tensor, "blocks size d_head"],
+    k: Float[Tensor, "blocks n_keys d_head"],
+    hidden: _Hidden,
+    blocks: range,
+    room: Float[Tensor, "at_once size n_keys"],
+    reach: _Reach,
+) -> Float[Tensor, "blocks size n_keys"]:
+    """Weights of a few blocks, in the room that there is for them."""
+    return hidden.weights_(_product(q, k.mT, room[: len(blocks)], reach.scale), blocks)
+
+
+def _product(
+    a: Float[Tensor, "blocks rows inner"],
+    b: Float[Tensor, "blocks inner columns"],
+    out: Float[Tensor, "blocks rows columns"],
+    scale: float = 1.0,
+) -> Float[Tensor, "blocks rows columns"]:
+    """Write ``scale * a @ b``; as it is written, it costs nothing to scale it."""
+    return torch.baddbmm(out, a, b, beta=0, alpha=scale, out=out)
 
 
 def _softmax_(scores: Float[Tensor, "... keys"]) -> Float[Tensor, "... keys"]:
@@ -362,34 +374,62 @@ def _softmax_(scores: Float[Tensor, "... keys"]) -> Float[Tensor, "... keys"]:
 
 
 def _differentiate(
-    head: _Head,
-    hidden: _Hidden,
+    query: Float[Tensor, "length d_head"],
+    key: Float[Tensor, "length d_head"],
+    value: Float[Tensor, "length d_value"],
+    extra_key: Float[Tensor, "n_global d_head"] | None,
+    extra_value: Float[Tensor, "n_global d_value"] | None,
     output: Float[Tensor, "length d_value"],
     grad: Float[Tensor, "length d_value"],
+    hidden: _Hidden,
+    room: Float[Tensor, "at_once size n_keys"],
+    room_for_grad: Float[Tensor, "at_once size n_keys"],
+    reach: _Reach,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
     """Gradients of one head, as in tiled attention; but no row is cut, so no sum must be known."""
-    grad_query = torch.empty_like(head.query)
-    grad_key, grad_value = torch.zeros_like(head.key), torch.zeros_like(head.value)
-    grad_extra_key, grad_extra_value = (
-        None if x is None else torch.zeros_like(x) for x in (head.extra_key, head.extra_value)
-    )
-    minus_delta = head.in_blocks(-(grad * output).sum(-1, keepdim=True))
-    grad = head.in_blocks(grad)
-    room = torch.empty_like(head.scores)
-    for blocks in head.chunks():
-        q, g = head.query[blocks], grad[blocks]
-        k = head.windows(head.key, head.extra_key, blocks)
-        v = head.windows(head.value, head.extra_value, blocks)
-        scores = torch.bmm(q, k.mT, out=head.scores[: len(q)])
-        weights = hidden.weights_(scores, blocks)
-        grad_scores = torch.baddbmm(minus_delta[blocks], g, v.mT, out=room[: len(q)])
+    minus_delta = -(grad * output).sum(-1, keepdim=True)
+    n_blocks = -(-len(query) // reach.block_size)
+    grad_query = query.new_empty(n_blocks, reach.block_size, query.shape[1])
+    grad_key, grad_value = _OfKeys(key, extra_key, reach), _OfKeys(value, extra_value, reach)
+    for blocks in reach.chunks(len(query), len(room)):
+        q, g, minus_d = (reach.queries(x, blocks) for x in (query, grad, minus_delta))
+        k, v = reach.windows(key, extra_key, blocks), reach.windows(value, extra_value, blocks)
+        weights = _weights(q, k, hidden, blocks, room, reach)
+        grad_scores = torch.baddbmm(minus_d, g, v.mT, out=room_for_grad[: len(blocks)])
         grad_scores *= weights
-        torch.bmm(grad_scores, k, out=grad_query[blocks])
-        head.add_windows_(grad_key, grad_extra_key, grad_scores.mT @ q, blocks)
-        head.add_windows_(grad_value, grad_extra_value, weights.mT @ g, blocks)
-    grad_query = grad_query.flatten(0, 1)[: head.length] * head.reach.scale
-    inside = head.inside
-    return grad_query, grad_key[inside], grad_value[inside], grad_extra_key, grad_extra_value
+        _product(grad_scores, k, grad_query[blocks.start : blocks.stop], reach.scale)
+        grad_key.add_(grad_scores, q, blocks, reach.scale)
+        grad_value.add_(weights, g, blocks, 1.0)
+    of_query = grad_query.flatten(0, 1)[: len(query)]
+    return of_query, grad_key.inside, grad_value.inside, grad_key.extra, grad_value.extra
+
+
+class _OfKeys:
+    """Gradients of the keys, or of the values: each gets a share from every window it lies in."""
+
+    def __init__(self, x: Tensor, extra: Tensor | None, reach: _Reach) -> None:
+        n_blocks, of_window = (-(-n // reach.block_size) for n in (len(x), reach.width))
+        self.total = x.new_zeros((n_blocks + of_window - 1) * reach.block_size, x.shape[1])
+        self.extra = None if extra is None else torch.zeros_like(extra)
+        self.inside = self.total[reach.before : reach.before + len(x)]
+        self.reach = reach
+
+    def add_(
+        self,
+        weights: Float[Tensor, "blocks size n_keys"],
+        x: Float[Tensor, "blocks size width"],
+        blocks: range,
+        scale: float,
+    ) -> None:
+        """Add what the queries of these blocks hand to the keys in their windows."""
+        size, width = self.reach.block_size, self.reach.width
+        for start in range(0, width, size):  # one block of each window: these do not overlap
+            stop = min(start + size, width)
+            rows = self.total[blocks.start * size + start :][: len(blocks) * size]
+            rows = rows.unflatten(0, (-1, size))[:, : stop - start]
+            rows.baddbmm_(weights[..., start:stop].mT, x, alpha=scale)
+        if self.extra is not None:
+            self.extra.add_((weights[..., width:].mT @ x).sum(0), alpha=scale)
 
 
 def _fill_up(x: Shaped[Tensor, "length ..."], block_size: int) -> Shaped[Tensor, "filled ..."]:
@@ -401,7 +441,7 @@ def _fill_up(x: Shaped[Tensor, "length ..."], block_size: int) -> Shaped[Tensor,
 def _of_head(
     tensors: Sequence[Tensor | None], b: int, h: int, dtype: torch.dtype
 ) -> list[Tensor | None]:
-    return [None if x is None else x[b, h].to(dtype) for x in tensors]
+    return [None if x is None else x[b, h].to(dtype).contiguous() for x in tensors]
 
 
 def _check_self_attention(query: Tensor, key: Tensor, mask: Tensor | None) -> None:

@@ -36,22 +36,22 @@ MUTANTS = [
     Mutant(
         "window_attention",
         "the edge is a key",
-        "        if not any(self.some[blocks]):\n",
+        "        if not any(self.some[here]):\n",
         "        if True:\n",
         "the zeros in front and behind are attended to",
     ),
     Mutant(
         "window_attention",
         "the mask is lost backward",
-        "        weights = hidden.weights_(scores, blocks)\n",
-        "        weights = _softmax_(scores)\n",
+        "        weights = _weights(q, k, hidden, blocks, room, reach)\n",
+        "        weights = _softmax_(_product(q, k.mT, room[: len(blocks)], reach.scale))\n",
         "the forward pass is right, so nothing shows but in training",
     ),
     Mutant(
         "window_attention",
         "the gradient of global keys is that of the last blocks",
-        "            extra += part[:, width:].sum(0)\n",
-        "            extra.copy_(part[:, width:].sum(0))\n",
+        "            self.extra.add_((",
+        "            self.extra.zero_().add_((",
         "each chunk overwrites the one before",
     ),
     Mutant(
@@ -67,5 +67,19 @@ MUTANTS = [
         "mask=allowed, scale=scale",
         "mask=allowed",
         "an argument that is not passed on",
+    ),
+    Mutant(
+        "window_attention",
+        "the gradient of the keys is not scaled",
+        "grad_key.add_(grad_scores, q, blocks, reach.scale)",
+        "grad_key.add_(grad_scores, q, blocks, 1.0)",
+        "the queries were scaled before, and so were in the gradient; now they are not",
+    ),
+    Mutant(
+        "window_attention",
+        "each block of windows overwrites the one before",
+        "            rows.baddbmm_(",
+        "            rows.zero_().baddbmm_(",
+        "a key lies in the windows of several blocks",
     ),
 ]
