@@ -13,16 +13,17 @@ from torch import Tensor
 
 from attnlib.checks import can_be_read, check_sizes
 from attnlib.efficient.longformer import (
-    _SCORES,
     _check_self_attention,
     _fill_up,
     _of_head,
+    _product,
     _softmax_,
 )
 from attnlib.efficient.tiled import _precise
 from attnlib.functional import _check_inputs
 from attnlib.masks import _check_bool
 
+_SCORES = 2**19  # that many at once: they stay in the cache, with the keys and values gathered
 
 def bigbird_layout(
     n_blocks: int,
@@ -238,9 +239,9 @@ def _attend(
 ) -> None:
     """Write the attention of one head; blocks that see nothing are left out."""
     for rows, columns in plan:
-        q = query.index_select(0, rows) * scale
+        q = query.index_select(0, rows)
         k, v = room.gather(key, value, columns)
-        scores = torch.bmm(q, k.mT, out=room.for_scores(columns))
+        scores = _product(q, k.mT, room.for_scores(columns), scale)
         output[rows] = torch.bmm(_weights_(scores, hidden, columns), v)
 
 
@@ -260,16 +261,16 @@ def _differentiate(
     grad_query, grad_key, grad_value = map(torch.zeros_like, (query, key, value))
     minus_delta = -(grad * output).sum(-1, keepdim=True)
     for rows, columns in plan:
-        q, g = query.index_select(0, rows) * scale, grad.index_select(0, rows)
+        q, g = query.index_select(0, rows), grad.index_select(0, rows)
         k, v = room.gather(key, value, columns)
-        scores = torch.bmm(q, k.mT, out=room.for_scores(columns))
+        scores = _product(q, k.mT, room.for_scores(columns), scale)
         weights = _weights_(scores, hidden, columns)
         grad_scores = room_for_grads.for_scores(columns)
         torch.baddbmm(minus_delta[rows], g, v.mT, out=grad_scores)
         grad_scores *= weights
         grad_query[rows] = torch.bmm(grad_scores, k).mul_(scale)
         parts = room_for_grads.for_keys(columns), room_for_grads.for_values(columns)
-        torch.bmm(grad_scores.mT, q, out=parts[0])
+        _product(grad_scores.mT, q, parts[0], scale)
         torch.bmm(weights.mT, g, out=parts[1])
         for total, part in zip((grad_key, grad_value), parts, strict=True):
             total.index_add_(0, columns.flatten(), part.view(-1, *total.shape[1:]))
