@@ -25,6 +25,7 @@ from attnlib.masks import _check_bool
 
 _SCORES = 2**19  # that many at once: they stay in the cache, with the keys and values gathered
 
+
 def bigbird_layout(
     n_blocks: int,
     *,
