@@ -178,8 +178,9 @@ def _attend_head(
     log_sum = query.new_full((len(query),), -torch.inf)
     room = query.new_empty(_area(query, key, tile))  # fresh memory for each tile is slow to get
     for rows, columns, allowed in _tiles(len(query), len(key), mask, tile):
-        q, k, v = query[rows] * scale, key[columns], value[columns]
-        scores = torch.mm(q, k.T, out=_cut(room, q, k))
+        q, k, v = query[rows], key[columns], value[columns]
+        scores = _cut(room, q, k)
+        torch.addmm(scores, q, k.T, beta=0, alpha=scale, out=scores)  # faster than to scale first
         if bias is not None:
             scores += bias[rows, columns]
         if allowed is not None:
@@ -230,8 +231,8 @@ def _differentiate_head(
     minus_delta = -(grad * output).sum(-1, keepdim=True)
     room, more_room = (query.new_empty(_area(query, key, tile)) for _ in range(2))
     for rows, columns, allowed in _tiles(len(query), len(key), mask, tile):
-        q, k, v, g = query[rows] * scale, key[columns], value[columns], grad[rows]
-        scores = torch.addmm(minus_log_sum[rows], q, k.T, out=_cut(room, q, k))
+        q, k, v, g = query[rows], key[columns], value[columns], grad[rows]
+        scores = torch.addmm(minus_log_sum[rows], q, k.T, alpha=scale, out=_cut(room, q, k))
         if bias is not None:
             scores += bias[rows, columns]
         weights = scores.exp_()
@@ -241,7 +242,7 @@ def _differentiate_head(
         grad_scores *= weights
         grad_value[columns].addmm_(weights.T, g)
         grad_query[rows].addmm_(grad_scores, k, alpha=scale)
-        grad_key[columns].addmm_(grad_scores.T, q)  # q is scaled already
+        grad_key[columns].addmm_(grad_scores.T, q, alpha=scale)
         if grad_bias is not None:
             part = _own(grad_bias, (rows, columns))
             part += grad_scores.sum_to_size(part.shape)

@@ -24,7 +24,7 @@ MUTANTS = [
         "the scale is lost in the gradient of the query",
         "grad_query[rows].addmm_(grad_scores, k, alpha=scale)",
         "grad_query[rows].addmm_(grad_scores, k)",
-        "the scale is in q, but not in k",
+        "the scale is in the scores, but not in their gradient",
     ),
     Mutant(
         "tiled_attention",
