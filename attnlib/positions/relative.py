@@ -42,8 +42,8 @@ class ShawRelative(Positions):
         torch.Size([1, 2, 3, 3])
 
     Source:
-        Shaw et al. 2018, arXiv:1803.02155, equations 2 and 4. Checked against Hugging Face's
-        Wav2Vec2-BERT with ``relative_key``.
+        Shaw et al. 2018, arXiv:1803.02155, equation 4 (for the keys only). Checked against Hugging
+        Face's Wav2Vec2-BERT with ``relative_key``.
     """
 
     def __init__(self, d_head: int, max_distance: int = 16) -> None:
