@@ -1,9 +1,11 @@
-"""The names that the glossary gives to things in other libraries are names of the pinned releases.
+"""Names that the book gives to things in PyTorch and Hugging Face are those of the pinned releases.
 
-Keras is not installed; its names are not in this table.
+The names are those in the glossary, after "Elsewhere", and those in the chapters' tables of names.
+Keras is not installed; its names are not looked up.
 """
 
 import inspect
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -12,140 +14,186 @@ import torch
 import transformers as hf
 from torch import nn
 from torch.nn import functional
+from torch.nn.attention import bias
 from transformers.models.bart import modeling_bart
+from transformers.models.bert import modeling_bert
+from transformers.models.bloom import modeling_bloom
 from transformers.models.llama import modeling_llama
+from transformers.models.t5 import modeling_t5
 
-GLOSSARY = Path(__file__).parent.parent / "book" / "glossary.md"
+BOOK = Path(__file__).parent.parent / "book"
 INSTALLED = ("PyTorch", "Hugging Face")
 SDPA = torch.ops.aten.scaled_dot_product_attention.default
+NOT_THEIRS = {"mha", "True", "past_key_values"}  # a variable, a value, and the cache's former name
 
 
-def names_of(text: str) -> set[tuple[str, str]]:
-    """Each name in code, with the library that the next brackets say it belongs to."""
+# ------------------------------------------------------------------------------- names in the book
+
+
+def name_of(code: str) -> str:
+    """The keyword, if there is one; else the last part of a dotted name, without its arguments."""
+    keyword = re.search(r"(\w+)=", code)
+    return keyword[1] if keyword else re.sub(r"\(.*| //.*", "", code).split(".")[-1]
+
+
+def in_glossary(text: str) -> set[tuple[str, str]]:
+    """Each name in code after "Elsewhere", with the library that the next brackets name."""
     found = set()
     for elsewhere in re.findall(r"Elsewhere: (.*?)(?: More: |\n|$)", text):
         codes = re.findall("`([^`]+)`", elsewhere)
-        numbered = re.sub("`[^`]+`", "\0", elsewhere)
-        for before, owner in re.findall(r"([^()]*)\(([^()]*)\)", numbered):
+        for before, owner in re.findall(
+            r"([^()]*)\(([^()]*)\)", re.sub("`[^`]+`", "\0", elsewhere)
+        ):
             mine, codes = codes[: before.count("\0")], codes[before.count("\0") :]
-            found |= {(library, code) for library in INSTALLED if library in owner for code in mine}
+            found |= {
+                (library, name_of(c)) for library in INSTALLED if library in owner for c in mine
+            }
     return found
 
 
+def in_tables(text: str) -> set[tuple[str, str]]:
+    """Each name in code in a column that is headed by a library."""
+    found, heads = set(), []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line[:1] == "|" else []
+        if not cells or set(line) <= set("|-"):
+            heads = heads if cells else []
+        elif not heads:
+            heads = cells
+        else:
+            for head, cell in zip(heads, cells, strict=True):
+                codes = re.findall("`([^`]+)`", re.sub("{[a-z]+}`[^`]+`", "", cell))
+                found |= {
+                    (lib, name_of(c)) for lib in INSTALLED if head.startswith(lib) for c in codes
+                }
+    return {(library, name) for library, name in found if name}
+
+
+def in_book() -> set[tuple[str, str]]:
+    found = in_glossary((BOOK / "glossary.md").read_text())
+    for chapter in BOOK.glob("*.ipynb"):
+        cells = json.loads(chapter.read_text())["cells"]
+        prose = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+        found |= in_tables("\n\n".join(text for text in prose if "| here |" in text))
+    return {(library, name) for library, name in found if name not in NOT_THEIRS}
+
+
+# --------------------------------------------------------------------------- names in the libraries
+
+
 def has(owner: object, name: str) -> bool:
-    """Whether it is an attribute, a layer, a parameter, an argument or an item of the owner."""
-    if isinstance(owner, (set, tuple, list)):
+    """Whether it is an item, an argument, a layer, a parameter or an attribute of the owner."""
+    if isinstance(owner, set):
         return name in owner
     if isinstance(owner, torch._ops.OpOverload):
         return name in {argument.name for argument in owner._schema.arguments}
     if isinstance(owner, nn.Module):
         parts = [*owner.named_modules(), *owner.named_parameters()]
-        return name in {part.split(".")[-1] for part, _ in parts}
+        return name in {part.split(".")[-1] for part, _ in parts} | set(vars(owner))
     return hasattr(owner, name) or (callable(owner) and name in inspect.signature(owner).parameters)
 
 
-@cache
-def places() -> dict[tuple[str, str], tuple[object, str]]:
-    """For each name in the glossary: what it belongs to, and what it is called there."""
+def places_in_torch() -> list[tuple[object, str]]:
+    with torch.device("meta"):
+        mha, gru = nn.MultiheadAttention(8, 2), nn.GRU(1, 1)
+        decoder = nn.TransformerDecoderLayer(8, 2)
+    return [
+        (functional, "scaled_dot_product_attention cross_entropy"),
+        (functional.cross_entropy, "label_smoothing"),
+        (functional.softmax, "dim"),
+        (SDPA, "attn_mask is_causal enable_gqa scale"),
+        (nn, "Dropout Embedding GRU LSTM LayerNorm MultiheadAttention TransformerDecoderLayer"),
+        (nn, "Transformer TransformerEncoder"),
+        (nn.Transformer, "generate_square_subsequent_mask"),
+        (nn.Transformer.forward, "memory_key_padding_mask"),
+        (nn.TransformerEncoderLayer, "norm_first"),
+        (decoder, "multihead_attn self_attn linear1 linear2"),
+        (decoder.forward, "memory"),
+        (mha, "in_proj_weight out_proj embed_dim num_heads head_dim"),
+        (mha.forward, "key_padding_mask average_attn_weights"),
+        (set(re.findall(r"\w+", mha.forward.__doc__)), "attn_output_weights"),
+        (gru, "batch_first bidirectional"),
+        (nn.utils.rnn.pad_sequence, "padding_value"),
+        (bias, "causal_lower_right"),
+        (torch.utils, "checkpoint"),
+    ]
+
+
+def places_in_hf() -> list[tuple[object, str]]:
     with torch.device("meta"):
         bart = hf.BartModel(hf.BartConfig(vocab_size=16, encoder_layers=1, decoder_layers=1))
-        gpt2 = hf.GPT2Model(hf.GPT2Config(vocab_size=16, n_embd=12, n_layer=1))
-        bert = hf.BertModel(hf.BertConfig(vocab_size=16, hidden_size=12, num_hidden_layers=1))
-        t5 = hf.T5EncoderModel(hf.T5Config(vocab_size=16, num_layers=1))
+        gpt2 = hf.GPT2Model(hf.GPT2Config(n_embd=12, n_layer=1))
+        bert = hf.BertModel(hf.BertConfig(hidden_size=12, num_hidden_layers=1))
+        t5 = hf.T5EncoderModel(hf.T5Config(num_layers=1))
         llama = modeling_llama.LlamaAttention(hf.LlamaConfig(hidden_size=32), layer_idx=0)
-        decoder = nn.TransformerDecoderLayer(8, 2)
-        mha = nn.MultiheadAttention(8, 2)
-    writes = hf.GenerationConfig()
-    special = hf.PreTrainedTokenizerBase.SPECIAL_TOKENS_ATTRIBUTES
-    first = inspect.signature(hf.BertTokenizer.__init__).parameters["cls_token"].default
-    of_torch = {
-        "scaled_dot_product_attention": functional,
-        "attn_mask": SDPA,
-        "is_causal": SDPA,
-        "enable_gqa": SDPA,
-        "scale": SDPA,
-        "multihead_attn": decoder,
-        "TransformerDecoderLayer": nn,
-        "self_attn": decoder,
-        "linear1": decoder,
-        "linear2": decoder,
-        "memory": decoder.forward,
-        "cross_entropy": functional,
-        "cross_entropy(label_smoothing=...)": (functional.cross_entropy, "label_smoothing"),
-        "nn.Dropout": (nn, "Dropout"),
-        "nn.Embedding": (nn, "Embedding"),
-        "nn.GRU": (nn, "GRU"),
-        "nn.LSTM": (nn, "LSTM"),
-        "nn.LayerNorm": (nn, "LayerNorm"),
-        "nn.MultiheadAttention": (nn, "MultiheadAttention"),
-        "torch.utils.checkpoint": (torch.utils, "checkpoint"),
-        "key_padding_mask": mha.forward,
-        "in_proj_weight": mha,
-        "padding_value": nn.utils.rnn.pad_sequence,
-        "norm_first=True": (nn.TransformerEncoderLayer, "norm_first"),
-        "softmax(dim=-1)": (functional.softmax, "dim"),
-    }
-    of_hf = {
-        "cache": gpt2.forward,
-        "encoder_hidden_states": gpt2.forward,
-        "attention_mask": gpt2.forward,
-        "mlp": gpt2,
-        "encoder_attn": bart,
-        "self_attn": bart,
-        "q_proj": bart,
-        "k_proj": bart,
-        "v_proj": bart,
-        "out_proj": bart,
-        "shift_tokens_right": modeling_bart,
-        "position_embeddings": bert,
-        "BertForMaskedLM": hf,
-        "[CLS]": [first],
-        "relative_attention_bias": t5,
-        "scaling": (set(vars(llama)), "scaling"),
-        "num_key_value_heads": hf.LlamaConfig(),
-        "sliding_window": hf.MistralConfig(),
-        "global_attention_mask": hf.LongformerModel.forward,
-        "generate(num_beams=...)": (writes, "num_beams"),
-        "generate(do_sample=False)": (writes, "do_sample"),
-        "generate(temperature=...)": (writes, "temperature"),
-        "decoder_start_token_id": writes,
-        "bos_token": special,
-        "eos_token": special,
-        "pad_token": special,
-    }
+    eager = modeling_llama.eager_attention_forward
+    return [
+        (gpt2.forward, "cache attention_mask encoder_hidden_states encoder_attention_mask"),
+        (gpt2, "mlp"),
+        (bart, "encoder_attn self_attn q_proj k_proj v_proj out_proj"),
+        (bert, "position_embeddings query key value dense"),
+        (bert.config, "output_attentions"),
+        (t5, "relative_attention_bias"),
+        (llama, "scaling head_dim"),
+        (hf.LlamaConfig(), "num_key_value_heads hidden_size num_attention_heads"),
+        (hf.MistralConfig(), "sliding_window"),
+        (hf.LongformerModel.forward, "global_attention_mask"),
+        (hf.GenerationConfig(), "num_beams do_sample temperature decoder_start_token_id"),
+        (
+            set(hf.PreTrainedTokenizerBase.SPECIAL_TOKENS_ATTRIBUTES),
+            "bos_token eos_token pad_token",
+        ),
+        ({inspect.signature(hf.BertTokenizer.__init__).parameters["cls_token"].default}, "[CLS]"),
+        (hf, "BertForMaskedLM GPT2LMHeadModel T5ForConditionalGeneration EncoderDecoderCache"),
+        (hf, "BartForConditionalGeneration ViTForImageClassification"),
+        (hf.modeling_outputs.BaseModelOutput, "attentions"),
+        (modeling_bart, "shift_tokens_right"),
+        (modeling_bert, "BertSelfAttention BertSelfOutput"),
+        (modeling_bloom, "build_alibi_tensor"),
+        (modeling_llama, "apply_rotary_pos_emb eager_attention_forward"),
+        (set(eager.__code__.co_varnames), "attn_weights"),
+        (modeling_t5.T5Attention, "_relative_position_bucket"),
+    ]
+
+
+@cache
+def places() -> dict[tuple[str, str], object]:
+    """For each name of a library: what it is a part of."""
+    both = zip(INSTALLED, (places_in_torch(), places_in_hf()), strict=True)
     return {
-        (library, name): owner if isinstance(owner, tuple) else (owner, name)
-        for library, table in zip(INSTALLED, (of_torch, of_hf), strict=True)
-        for name, owner in table.items()
+        (library, name): owner
+        for library, all_ in both
+        for owner, names in all_
+        for name in names.split()
     }
 
 
-def test_every_name_of_an_installed_library_in_the_glossary_has_its_place():
-    assert names_of(GLOSSARY.read_text()) == set(places())
+# -------------------------------------------------------------------------------------------- tests
+
+
+def test_every_name_of_an_installed_library_in_the_book_has_its_place():
+    assert in_book() == set(places())
 
 
 def test_every_name_is_there_in_the_pinned_release():
-    missing = [key for key, (owner, name) in places().items() if not has(owner, name)]
-    assert not missing, f"the glossary names what the installed libraries don't have: {missing}"
+    missing = [key for key, owner in places().items() if not has(owner, key[1])]
+    assert not missing, f"the book names what the installed libraries don't have: {missing}"
+
+
+def test_a_made_up_name_is_missed_wherever_it_is_looked_for():
+    assert not [key for key, owner in places().items() if has(owner, "attends_to_nothing")]
+    assert not has(places()["Hugging Face", "cache"], "past_key_values")  # its former name
 
 
 def test_a_name_is_read_with_its_library():
     text = (
-        "Elsewhere: `a(b=1)`, `c` in `D` (PyTorch), `e` (T5 in Hugging Face), `F` (Keras). More: "
+        "Elsewhere: `a(b=1)`, `c` in `D` (PyTorch), `x.e` (T5 in Hugging Face), `F` (Keras). More: "
     )
-    assert names_of(text) == {
-        ("PyTorch", "a(b=1)"),
+    assert in_glossary(text) == {
+        ("PyTorch", "b"),
         ("PyTorch", "c"),
         ("PyTorch", "D"),
         ("Hugging Face", "e"),
     }
-
-
-def test_a_made_up_name_is_missed_wherever_it_is_looked_for():
-    found = [key for key, (owner, _) in places().items() if has(owner, "attends_to_nothing")]
-    assert not found
-
-
-def test_the_name_that_the_cache_had_is_gone_from_its_place():
-    owner, _ = places()["Hugging Face", "cache"]
-    assert not has(owner, "past_key_values")
+    table = "| here | PyTorch | Keras |\n|---|---|---|\n| `a` | `n.B(c)`, {cite}`d` | `e` |\n"
+    assert in_tables(table) == {("PyTorch", "B")}
