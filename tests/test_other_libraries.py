@@ -1,6 +1,6 @@
 """Names that the book gives to things in PyTorch and Hugging Face are those of the pinned releases.
 
-The names are those in the glossary, after "Elsewhere", and those in the chapters' tables of names.
+The names are those in the glossary, after "Elsewhere", and those in tables of names.
 Keras is not installed; its names are not looked up.
 """
 
@@ -71,6 +71,7 @@ def in_tables(text: str) -> set[tuple[str, str]]:
 
 def in_book() -> set[tuple[str, str]]:
     found = in_glossary((BOOK / "glossary.md").read_text())
+    found |= in_tables((BOOK / "notation.md").read_text().replace("| `torch.nn` |", "| PyTorch |"))
     for chapter in BOOK.glob("*.ipynb"):
         cells = json.loads(chapter.read_text())["cells"]
         prose = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
@@ -106,7 +107,8 @@ def places_in_torch() -> list[tuple[object, str]]:
         (nn, "Transformer TransformerEncoder"),
         (nn.Transformer, "generate_square_subsequent_mask"),
         (nn.Transformer.forward, "memory_key_padding_mask"),
-        (nn.TransformerEncoderLayer, "norm_first"),
+        (nn.TransformerEncoderLayer, "norm_first d_model nhead dim_feedforward"),
+        (nn.TransformerEncoder, "num_layers"),
         (decoder, "multihead_attn self_attn linear1 linear2"),
         (decoder.forward, "memory"),
         (mha, "in_proj_weight out_proj embed_dim num_heads head_dim"),
@@ -136,6 +138,7 @@ def places_in_hf() -> list[tuple[object, str]]:
         (t5, "relative_attention_bias"),
         (llama, "scaling head_dim"),
         (hf.LlamaConfig(), "num_key_value_heads hidden_size num_attention_heads"),
+        (hf.LlamaConfig(), "intermediate_size num_hidden_layers max_position_embeddings"),
         (hf.MistralConfig(), "sliding_window"),
         (hf.LongformerModel.forward, "global_attention_mask"),
         (hf.GenerationConfig(), "num_beams do_sample temperature decoder_start_token_id"),

@@ -34,7 +34,7 @@ class Seq2SeqConfig:
         1000
 
     Source:
-        Bahdanau et al. 2015, arXiv:1409.0473, appendix A.2.3 and B.1.
+        Bahdanau et al. 2015, arXiv:1409.0473, section 4.1 and appendix A.2.3.
     """
 
     source_vocab_size: int = 30000
