@@ -104,8 +104,8 @@ def test_hugging_faces_models(kind):
 
 def test_hugging_faces_cache():
     def step(model, chunk, cache):
-        output = model(chunk, past_key_values=cache, use_cache=True)
-        return output.logits, output.past_key_values
+        output = model(chunk, cache=cache, use_cache=True)
+        return output.logits, output.cache
 
     assert_cache_consistent(gpt2("sdpa"), TOKENS, cache=step, causal=True)
 
