@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from attnlib.doctor.measure import as_heads, different, gap, hidden_how, moved, replaced, zeroed
-from attnlib.doctor.patient import Inputs, Patient
+from attnlib.doctor.patient import Patient
+from attnlib.doctor.roles import Inputs
 from attnlib.doctor.trace import AttentionCall, tensors_in
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from attnlib.doctor.findings import NOTE, SEVERITIES, Finding
-from attnlib.doctor.patient import Patient, held_still
+from attnlib.doctor.patient import Patient
 from attnlib.doctor.probes import (
     alarms,
     batch,
@@ -27,6 +27,7 @@ from attnlib.doctor.probes import (
 )
 from attnlib.doctor.promises import Promises
 from attnlib.doctor.report import Report
+from attnlib.doctor.stillness import held_still
 
 Probe = Callable[[Patient], Iterator[Finding]]
 

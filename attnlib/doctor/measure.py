@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlib.doctor.patient import Inputs, Patient
+from attnlib.doctor.patient import Patient
+from attnlib.doctor.roles import Inputs
 from attnlib.doctor.trace import AttentionCall, Hearing, Op
 
 

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from attnlib.doctor.clues import is_content_free
 from attnlib.doctor.findings import FAULT, NOTE, WARNING, Finding
-from attnlib.doctor.patient import Inputs, Patient, Sizes
+from attnlib.doctor.patient import Patient
+from attnlib.doctor.roles import Inputs, Sizes
 from attnlib.doctor.trace import Hearing, Op, scalar, tensors_in
 
 

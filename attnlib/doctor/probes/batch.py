@@ -8,8 +8,9 @@ from torch import Tensor
 from attnlib.doctor.clues import hides_other_samples, is_content_free, softmax_axis
 from attnlib.doctor.findings import FAULT, WARNING, Finding
 from attnlib.doctor.measure import different, gap, moved
-from attnlib.doctor.patient import Inputs, Patient
+from attnlib.doctor.patient import Patient
 from attnlib.doctor.probes.padding import some_lengths
+from attnlib.doctor.roles import Inputs
 
 
 def comparable(patient: Patient) -> bool:

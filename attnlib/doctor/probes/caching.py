@@ -8,7 +8,8 @@ from torch import Tensor
 
 from attnlib.doctor.findings import FAULT, WARNING, Finding
 from attnlib.doctor.measure import as_heads, gap
-from attnlib.doctor.patient import Inputs, Patient
+from attnlib.doctor.patient import Patient
+from attnlib.doctor.roles import Inputs
 from attnlib.doctor.trace import AttentionCall, Hearing, Listener
 
 Step = Callable[[Any, Any, Any], tuple[Any, Any]]

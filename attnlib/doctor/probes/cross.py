@@ -7,8 +7,9 @@ from torch import Tensor
 
 from attnlib.doctor.findings import FAULT, Finding
 from attnlib.doctor.measure import different, gap, reach, seen_at_any_scale
-from attnlib.doctor.patient import Inputs, Patient
+from attnlib.doctor.patient import Patient
 from attnlib.doctor.probes.padding import real_part
+from attnlib.doctor.roles import Inputs
 from attnlib.doctor.trace import tensors_in
 
 

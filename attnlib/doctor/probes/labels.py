@@ -7,7 +7,8 @@ from torch import Tensor
 
 from attnlib.doctor.findings import FAULT, WARNING, Finding
 from attnlib.doctor.measure import different, gap
-from attnlib.doctor.patient import Inputs, Patient
+from attnlib.doctor.patient import Patient
+from attnlib.doctor.roles import Inputs
 from attnlib.doctor.trace import tensors_in
 
 IGNORED = -100

@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from attnlib.doctor.findings import FAULT, NOTE, WARNING, Finding
 from attnlib.doctor.measure import gap
-from attnlib.doctor.patient import Inputs, Patient
+from attnlib.doctor.patient import Patient
 from attnlib.doctor.probes.padding import real_part, some_lengths
+from attnlib.doctor.roles import Inputs
 
 
 def repeated(patient: Patient) -> Iterator[Finding]:

@@ -8,7 +8,8 @@ from torch import Tensor
 from attnlib.doctor.clues import runs, why_padding_leaks
 from attnlib.doctor.findings import FAULT, NOTE, WARNING, Finding
 from attnlib.doctor.measure import as_heads, different, gap
-from attnlib.doctor.patient import Inputs, Patient
+from attnlib.doctor.patient import Patient
+from attnlib.doctor.roles import Inputs
 
 
 def has_padding(patient: Patient) -> bool:

@@ -24,7 +24,8 @@ from attnlib.doctor.measure import (
     replaced,
     seen_at_any_scale,
 )
-from attnlib.doctor.patient import Inputs, Patient
+from attnlib.doctor.patient import Patient
+from attnlib.doctor.roles import Inputs
 
 NEVER = 2e-6  # of the largest influence: float32 rounding is below, a key at distance 20 above
 

@@ -8,7 +8,8 @@ from torch import Tensor
 from attnlib.doctor.clues import is_content_free, is_table
 from attnlib.doctor.findings import FAULT, WARNING, Finding
 from attnlib.doctor.measure import as_heads, gap
-from attnlib.doctor.patient import Patient, modules_behind
+from attnlib.doctor.patient import Patient
+from attnlib.doctor.stillness import modules_behind
 from attnlib.doctor.trace import tensors_in
 
 
