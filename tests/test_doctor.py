@@ -155,6 +155,7 @@ def test_an_unknown_promise_is_refused():
     ("promise", "words"),
     [
         ({"padding_means": "yes"}, "padding_means must be one of"),
+        ({"left_padding": "right"}, "left_padding must be False, True or 'only'; got 'right'"),
         ({"by_design": ("nonsense",)}, "by_design holds unknown causes: \\['nonsense'\\]"),
     ],
 )
@@ -358,6 +359,15 @@ def test_pytorchs_encoder_layer_is_healthy(norm_first):
     layer = encoder(norm_first=norm_first)
     promises = {"causal": False, "n_heads": HEADS, "dropout": 0.1}
     assert_healthy(layer, X, kwargs={"src_key_padding_mask": ~KEEP}, **promises)
+
+
+def test_padding_that_stands_on_the_left_alone_is_looked_for_there():
+    def from_the_end(x, keep):
+        first = keep.shape[1] - keep.sum(1, keepdim=True)
+        return masked(x, torch.arange(keep.shape[1]) >= first)
+
+    assert_healthy(from_the_end, X, KEEP, causal=False, left_padding="only")
+    assert not examine(from_the_end, X, KEEP, causal=False, left_padding=True).ok
 
 
 def test_order_that_matters_between_the_halves_alone_is_seen():

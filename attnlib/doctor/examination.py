@@ -60,6 +60,7 @@ PROBES: tuple[Probe, ...] = (
     seeing.pooled,
     seeing.scores_alone,
     cross.memory,
+    cross.memory_order,
     cross.memory_padding,
     order.order,
     tables.table,
@@ -90,6 +91,7 @@ EXPLAINS: dict[str, set[str]] = {
     "unregistered": {"dropout-in-eval", "modes-differ", "unused-parameters"},
     "not-batch-first": {"needs-these-sizes", "wrong-sample", "samples-mix", "pooling-wrong-token"},
     "view-for-transpose": {
+        "memory-order",
         "pairs-never-meet",
         "heads-cut-across-tokens",
         "heads-merged-wrong",
@@ -97,6 +99,7 @@ EXPLAINS: dict[str, set[str]] = {
         "rotation-not-relative",
     },
     "attends-over-batch": {
+        "memory-order",
         "no-mixing",
         "pairs-never-meet",
         "index-in-batch",
@@ -105,6 +108,7 @@ EXPLAINS: dict[str, set[str]] = {
     "positions-on-batch": {"index-in-batch", "order-invisible"},
     "positions-wrong-axis": {"order-invisible"},
     "heads-cut-across-tokens": {
+        "memory-order",
         "pairs-never-meet",
         "own-token-ignored",
         "future-leak",
@@ -115,6 +119,9 @@ EXPLAINS: dict[str, set[str]] = {
     },
     "heads-merged-wrong": {"pairs-never-meet", "own-token-ignored", "future-leak"},
     "memory-ignored": {"future-leak"},
+    "memory-truncated": {"memory-order"},
+    "queries-from-memory": {"memory-order"},
+    "samples-mix": {"memory-order"},
     "dropout-in-eval": {"modes-differ"},
     "no-mixing": {"unused-parameters", "parameters-cut-off"},
     "softmax-singleton": {"unused-parameters", "parameters-cut-off"},

@@ -719,6 +719,11 @@ CAUSES: dict[str, Cause] = {
         "cross-attention needs no window and no triangle",
         _CROSS,
     ),
+    "memory-order": Cause(
+        "the order of the memory changes the output of the attention that reads it",
+        "give each key and value its own row of the memory; its positions are already inside",
+        _CROSS,
+    ),
     "memory-padding-leak": Cause(
         "padding of the memory changes the output",
         "hide the padded keys of the memory with the memory's own mask",

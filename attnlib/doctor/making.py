@@ -87,13 +87,14 @@ class Making(Running):
         sizes: Sizes | None = None,
         lengths: list[int] | None = None,
         memory_lengths: list[int] | None = None,
-        left: bool = False,
+        left: bool | None = None,
         scale: float = 1.0,
         salt: int = 0,
     ) -> Inputs:
         """New inputs of any size, with random content.
 
         ``lengths`` says how many tokens of each sample are real; all are if it is left out.
+        ``left`` puts the padding on the left; if it is left out, where the example has it.
         """
         sizes = sizes or self.sizes
         inputs: Inputs = dict(self.given)
@@ -109,7 +110,7 @@ class Making(Running):
         for place in self.roles.get("main", ())[1:]:
             inputs[place] = inputs[self.roles["main"][0]]
         keep = self.keep(sizes.batch, sizes.length, lengths, left)
-        memory_keep = self.keep(sizes.batch, sizes.memory, memory_lengths, left)
+        memory_keep = self.keep(sizes.batch, sizes.memory, memory_lengths, bool(left))
         self._set_masks(inputs, keep, memory_keep)
         for place in self.roles.get("each", ()):
             shape = (sizes.batch, self.given[place].shape[1])
@@ -132,9 +133,11 @@ class Making(Running):
             shape[0] = batch
         return tuple(shape)
 
-    @staticmethod
-    def keep(batch: int, length: int, lengths: list[int] | None, left: bool = False) -> Tensor:
+    def keep(
+        self, batch: int, length: int, lengths: list[int] | None, left: bool | None = None
+    ) -> Tensor:
         """A mask that is True at real tokens."""
+        left = self.pads_left if left is None else left
         if lengths is None:
             return torch.ones(batch, length, dtype=torch.bool)
         count = torch.tensor([lengths[i % len(lengths)] for i in range(batch)])[:, None]
@@ -166,6 +169,29 @@ class Making(Running):
             form = form[:, None]
         return form
 
+    @functools.cached_property
+    def pads_left(self) -> bool:
+        """Whether padding stands on the left alone: by promise, or in the example."""
+        if self.promises.left_padding == "only":
+            return True
+        real = self._shown_real()
+        if real is None or real.ndim != 2:
+            return False
+        padded = real[~real.all(1)]
+        return len(padded) > 0 and not bool(padded[:, 0].any()) and bool(real[:, -1].all())
+
+    def _shown_real(self) -> Tensor | None:
+        """The real tokens of the example, as its mask or its padding tokens say."""
+        place, main = self.roles.get("padding", [None])[0], self.main
+        if place is not None:
+            value, means = self.given[place], self.means
+            if value.ndim < 2 or value.shape[0] * self.given_sizes.length != value.numel():
+                return None
+            return value.flatten(1).bool() if means == "keep" else value.flatten(1) == 0
+        if self.promises.pad_id is None or main is None or main.is_floating_point():
+            return None
+        return main != self.promises.pad_id
+
     @property
     def means(self) -> str:
         """What the padding mask says."""
@@ -179,7 +205,7 @@ class Making(Running):
             return "lengths"
         if value.is_floating_point() and bool((value < 0).any()):
             return "add"
-        shown = _shown_meaning(value)
+        shown = _shown_meaning(value.flip(-1) if self.promises.left_padding == "only" else value)
         if shown is not None:
             return shown
         return "hide" if any(w in name for w in HIDE_NAMES) else "keep"

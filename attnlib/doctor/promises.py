@@ -25,7 +25,8 @@ class Promises:
         padding_means: What the mask says: ``"keep"`` (True or 1 is a real token), ``"hide"`` (True
             is padding), ``"lengths"`` (a number of real tokens for each sample), ``"add"`` (a float
             that is added to the scores).
-        left_padding: Whether padding may also stand on the left.
+        left_padding: Whether padding may also stand on the left; ``"only"`` if it stands nowhere
+            else. An example that is padded on the left says so too.
         pad_id: The token that is padding, for a module that finds it by itself.
         memory_pad_id: The same for the memory, such as the source of a translation.
         documents: The argument with the number of the document of each token, for packed rows.
@@ -67,7 +68,7 @@ class Promises:
     padding: Argument | None = None
     memory_padding: Argument | None = None
     padding_means: str | None = None
-    left_padding: bool = False
+    left_padding: bool | str = False
     pad_id: int | None = None
     memory_pad_id: int | None = None
     documents: Argument | None = None
@@ -95,6 +96,10 @@ class Promises:
     def __post_init__(self) -> None:
         if self.padding_means not in (None, *MEANINGS):
             raise ValueError(f"padding_means must be one of {MEANINGS}; got {self.padding_means!r}")
+        if self.left_padding not in (False, True, "only"):
+            raise ValueError(
+                f"left_padding must be False, True or 'only'; got {self.left_padding!r}"
+            )
         unknown = [cause for cause in self.by_design if cause not in CAUSES]
         if unknown:
             raise ValueError(f"by_design holds unknown causes: {unknown}; see doctor.CAUSES")

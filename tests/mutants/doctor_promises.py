@@ -14,6 +14,13 @@ MUTANTS = [
     ),
     Mutant(
         "Promises",
+        "any side passes",
+        '        if self.left_padding not in (False, True, "only"):\n',
+        "        if False:\n",
+        "left_padding='right' would be taken for yes",
+    ),
+    Mutant(
+        "Promises",
         "any design passes",
         "        if unknown:\n            raise ValueError(",
         "        if False:\n            raise ValueError(",

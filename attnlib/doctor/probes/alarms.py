@@ -237,7 +237,7 @@ def _half_inputs(patient: Patient) -> Iterator[Inputs]:
     spread = float(patient.given[patient.roles["main"][0]].std())
     sizes = replace(patient.given_sizes, batch=16 if patient.batched else 1)
     lengths = [max(1, sizes.length - n) for n in range(4)] if "padding" in patient.roles else None
-    left = patient.promises.left_padding
+    left = True if patient.promises.left_padding else None
     drawn = [
         patient.make(sizes, lengths=lengths, left=left, scale=spread, salt=salt)
         for salt in ((1, 2, 3) if tried(patient, sizes) is None else ())

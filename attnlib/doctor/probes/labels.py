@@ -108,7 +108,7 @@ def counted(patient: Patient) -> Iterator[Finding]:
     Where padding is left out of the sum and not out of the number that it is divided by, the loss
     of a sentence depends on how long the longest one of its batch is.
     """
-    if not is_loss(patient):
+    if not is_loss(patient) or patient.pads_left:
         return
     place, n = patient.roles["labels"][0], patient.sizes.length
     inputs = patient.make(lengths=[n - 2])
@@ -134,7 +134,7 @@ def counted(patient: Patient) -> Iterator[Finding]:
 
 def ignored(patient: Patient) -> Iterator[Finding]:
     """Logits at ignored labels, or at padding, must not move the loss."""
-    if not is_loss(patient) or not patient.main.is_floating_point():
+    if not is_loss(patient) or not patient.main.is_floating_point() or patient.pads_left:
         return
     place = patient.roles["labels"][0]
     labels = patient.base[place].clone()

@@ -72,18 +72,24 @@ def _invisible(patient: Patient) -> Finding:
         return Finding(
             "positions-on-batch", FAULT, f"{seen}; copies of a sample differ by their index"
         )
-    turning = [op for op in patient.heard.ops if op.name in {"sin", "cos"}]
-    stored = [n for n in _names(patient) if any(w in n.lower() for w in POSITION_WORDS)]
-    stored = [n for n in stored if matters(patient, n, patient.base)]
-    if turning or stored:
-        shape = f"; angles of shape {tuple(turning[-1].outs[0].shape)}" if turning else ""
+    signs = position_signs(patient)
+    if signs:
         return Finding(
             "positions-wrong-axis",
             FAULT,
-            f"{seen}, although positions are there{shape or ': ' + ', '.join(stored[:3])}",
+            f"{seen}, although positions are there: {signs}",
             others=("order-invisible",),
         )
     return Finding("order-invisible", FAULT, seen)
+
+
+def position_signs(patient: Patient) -> str:
+    """What in a module looks like positions and has an effect; empty if nothing does."""
+    turning = [op for op in patient.heard.ops if op.name in {"sin", "cos"}]
+    if turning:
+        return f"angles of shape {tuple(turning[-1].outs[0].shape)}"
+    stored = [n for n in _names(patient) if any(w in n.lower() for w in POSITION_WORDS)]
+    return ", ".join([n for n in stored if matters(patient, n, patient.base)][:3])
 
 
 def _names(patient: Patient) -> list[str]:

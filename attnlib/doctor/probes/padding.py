@@ -40,20 +40,32 @@ def replaced_padding(patient: Patient) -> Iterator[Finding]:
     """
     if not has_padding(patient) or patient.promises.pad_id is not None:
         return
-    sides = [False, True] if patient.promises.left_padding else [False]
-    for left in sides:
+    for left in _sides(patient):
         lengths = some_lengths(patient)
         inputs = patient.make(lengths=lengths, left=left)
         keep = patient.keep(patient.sizes.batch, patient.sizes.length, lengths, left)
         leak = _moved_by_padding(patient, inputs, keep)
         if leak > 10 * patient.floor:
             cause, words = _name(patient, inputs, keep)
-            yield Finding(
-                cause,
-                FAULT,
-                f"real tokens moved by {leak:.2g} when only padding changed; {words}",
-            )
+            words = f"real tokens moved by {leak:.2g} when only padding changed; {words}"
+            yield _judged(patient, left, Finding(cause, FAULT, words))
             return
+
+
+def _sides(patient: Patient) -> list[bool]:
+    """The sides to pad, the example's own first; True is the left."""
+    own = patient.pads_left
+    if patient.promises.left_padding == "only":
+        return [True]
+    return [own, not own] if own or patient.promises.left_padding else [False]
+
+
+def _judged(patient: Patient, left: bool, finding: Finding) -> Finding:
+    """A finding, or a note where padding stood on the right and the example has it on the left."""
+    if left or not patient.pads_left:
+        return finding
+    words = "only padding on the left is handled, as in the example; with it on the right, "
+    return Finding("observed", NOTE, words + finding.evidence)
 
 
 def _moved_by_padding(patient: Patient, inputs: Inputs, keep: Tensor) -> float:
@@ -65,8 +77,10 @@ def _moved_by_padding(patient: Patient, inputs: Inputs, keep: Tensor) -> float:
 
 
 def _name(patient: Patient, inputs: Inputs, keep: Tensor) -> tuple[str, str]:
-    equal = patient.make(lengths=[patient.sizes.length - 2])
-    equal_keep = patient.keep(patient.sizes.batch, patient.sizes.length, [patient.sizes.length - 2])
+    left = bool(keep[:, -1].all())
+    lengths = [patient.sizes.length - 2]
+    equal = patient.make(lengths=lengths, left=left)
+    equal_keep = patient.keep(patient.sizes.batch, patient.sizes.length, lengths, left)
     same = _moved_by_padding(patient, equal, equal_keep)
     if same <= 10 * patient.floor:
         return "mask-head-batch-order", "with one length for all samples it does not happen"
@@ -105,7 +119,7 @@ def no_effect(patient: Patient) -> Iterator[Finding]:
     masked, free = patient.out(inputs), patient.out(patient.base)
     if gap(real_part(patient, masked, keep), real_part(patient, free, keep)) == 0.0:
         if "memory" in patient.roles or (
-            patient.promises.causal and patient.out_axis(free) is not None
+            patient.promises.causal and patient.out_axis(free) is not None and not patient.pads_left
         ):
             return  # no real token could see right padding, mask or no mask
         yield Finding("padding-ignored", FAULT, "any two padding masks give the same output")
@@ -119,17 +133,13 @@ def cropped(patient: Patient) -> Iterator[Finding]:
     """
     if not has_padding(patient):
         return
-    for left in [False, True] if patient.promises.left_padding else [False]:
+    for left in _sides(patient):
         worst, scale = _crop_gap(patient, left)
         if worst > 1e-4 * max(scale, 1e-3) + 10 * patient.floor:
             cause, others, words = _name_crop(patient, left)
-            yield Finding(
-                cause,
-                FAULT,
-                f"real tokens differ by {worst:.2g} with padding on the "
-                f"{'left' if left else 'right'} and without it{words}",
-                others=others,
-            )
+            seen = f"real tokens differ by {worst:.2g} with padding on the "
+            seen += f"{'left' if left else 'right'} and without it{words}"
+            yield _judged(patient, left, Finding(cause, FAULT, seen, others=others))
             return
 
 
@@ -256,12 +266,13 @@ def meaning(patient: Patient) -> Iterator[Finding]:
     if axis is None or "memory" in patient.roles:
         return
     x, base = patient.main_in(inputs), patient.out(inputs)
-    first = torch.arange(n) == 0
+    start = 2 if patient.pads_left else 0
+    first = torch.arange(n) == start
     shape = [1] * x.ndim
     shape[patient.axis] = -1
     changed = torch.where(first.view(shape), different(patient, x), x)
     after = patient.out(patient.with_main(inputs, changed))
-    seen = gap(after.narrow(axis, 1, n - 3), base.narrow(axis, 1, n - 3))
+    seen = gap(after.narrow(axis, start + 1, n - 3), base.narrow(axis, start + 1, n - 3))
     leak = _moved_by_padding(patient, inputs, keep)
     if seen <= patient.floor and leak > 10 * patient.floor:
         yield Finding(

@@ -107,18 +107,19 @@ def _leak(patient: Patient, inputs: Inputs, real: int | None = None, **how: Any)
 
     def run(given: Inputs) -> Tensor:
         torch.manual_seed(patient.seed)  # inside a fork of the random state
-        y = patient.out(given, **how)
-        return y if real is None else y.narrow(patient.out_axis(y), 0, real)
+        return patient.out(given, **how)
 
     if real is None:
         return future_leak(patient, inputs, run)
     x = patient.main_in(inputs)
     places = torch.arange(x.shape[patient.axis])
-    cut = real // 2
-    changed = replaced(x, different(patient, x), patient.axis, (places > cut) & (places < real))
+    first = len(places) - real if patient.pads_left else 0
+    cut = first + real // 2
+    later = (places > cut) & (places < first + real)
+    changed = replaced(x, different(patient, x), patient.axis, later)
     axis = patient.out_axis(patient.out(inputs))
     before, after = run(inputs), run(patient.with_main(inputs, changed))
-    return float(moved(after, before, axis)[: cut + 1].max())
+    return float(moved(after, before, axis)[first : cut + 1].max())
 
 
 def _name_leak(

@@ -4,7 +4,7 @@ A row says how to build the ill module and its healthy twin, what goes in, which
 and what was meant.
 """
 
-from zoo.further import reported, reported_designs, two_sequences
+from zoo.further import reported, reported_designs, sides, two_sequences
 from zoo.further.base import (
     ALONE,
     BOTH,
@@ -172,6 +172,7 @@ from zoo.further.scores import (
 FAULTS = [
     *reported.FAULTS,
     *two_sequences.FAULTS,
+    *sides.FAULTS,
     Row("sees the next token", SeesNext, Causal, x_only, {"leak-by-one"}, CAUSAL),
     Row("upside down", UpsideDown, Causal, x_only, {"causal-inverted"}, CAUSAL),
     Row("causal in training", CausalInTraining, Causal, x_only, {"leak-in-one-mode"}, CAUSAL),
@@ -389,6 +390,7 @@ FAULTS = [
 
 LOOKALIKES = [
     *reported_designs.LOOKALIKES,
+    *sides.LOOKALIKES,
     Row("order free", None, Attention, x_only, intent=intent(order_matters=False)),
     Row("1/d by design", None, TwiceScaled, x_only, intent=intent(scale="1/d (muP)")),
     Row("softmax one", None, SoftmaxOne, x_only, intent=SHOWN),
