@@ -89,6 +89,9 @@ def window_attention(
     extra = None
     if is_global is not None:
         _check_global(is_global, batch, length)
+        if not is_global.any():
+            is_global = None
+    if is_global is not None:
         is_global, seen = is_global.expand(batch, -1), seen.expand(batch, -1)
         extra = _global_keys(key, value, is_global & seen, causal)
         seen = seen & ~is_global  # in the windows: they are seen as global keys already

@@ -218,8 +218,8 @@ class EncoderDecoder(nn.Module):
         mask = decoder_mask(target, self.n_heads, offset=offset, padding=padding, mask=mask)
         memories, memory_mask = self._source_for_each_layer(memory, memory_mask, cache)
         x = self.embed_target(target, offset=offset if padding is None else offset - padding)
-        options = {"mask": mask, "memory_mask": memory_mask}
-        options |= _shared_bias(self.decoder_positions, x, offset + target.shape[1])
+        bias = _shared_bias(self.decoder_positions, x, offset + target.shape[1])
+        options = {"mask": mask, "memory_mask": memory_mask, **bias}
         for layer, its_memory, its_cache in zip(self.decoder, memories, caches, strict=True):
             x = layer(x, its_memory, cache=its_cache, **options)
         return self.to_logits(self.decoder_norm(x))  # (B, Lq, V)
@@ -270,7 +270,7 @@ class EncoderDecoder(nn.Module):
         self, source: Tensor, padding: Tensor | None, mask: Tensor | None
     ) -> Float[Tensor, "batch k_len d_model"]:
         x = self.embed_source(source, offset=0 if padding is None else -padding)
-        options = {"mask": mask} | _shared_bias(self.encoder_positions, x, source.shape[1])
+        options = {"mask": mask, **_shared_bias(self.encoder_positions, x, source.shape[1])}
         for layer in self.encoder:
             x = layer(x, **options)
         return self.encoder_norm(x)

@@ -62,6 +62,19 @@ def test_a_page_stays_within_its_budget(look, address, site, page):
     assert sum(whole.values()) <= READ_TO_THE_END
     scripts = sum(size for file, size in first.items() if kind(file) == "scripts")
     assert scripts <= SCRIPTS or page == "search.html"
+    # If one is there, a formula has a glyph that is new to the book: run split_katex_fonts.py.
+    assert [file.name for file in whole if "-Rest." in file.name] == []
+
+
+def test_a_glyph_that_is_new_to_the_book_comes_from_the_rest_of_its_font(browser, address):
+    page = browser.new_page()
+    page.goto(f"{address}/book/notation.html", wait_until="load")
+    page.evaluate("""document.querySelector("article p").innerHTML =
+        '<span class="katex"><span class="mord">\u2111</span></span>'""")
+    with page.expect_response("**/KaTeX_Main-Regular-Rest.woff2") as response:
+        page.evaluate("document.fonts.ready")
+    page.close()
+    assert response.value.ok
 
 
 @every_page
