@@ -8,9 +8,10 @@ from built_site import pages
 from look import look_at, settle, switch_to, violations, watch
 from weigh import files_of, kind
 
-# What is reached today and a tenth more, in bytes over the wire; tests/bench/site.md has the table.
+# Bytes over the wire: a little more than what is reached; tests/bench/site.md has the table.
 FIRST_LOAD = 140_000
 READ_TO_THE_END = 215_000
+NEXT_PAGE = 150_000  # for a reader of any other page; read to the end, for one of the page before
 SCRIPTS = 30_000  # on a phone they cost time as well; the search page brings its index
 
 every_page = pytest.mark.parametrize("page", pages())
@@ -75,6 +76,32 @@ def test_a_glyph_that_is_new_to_the_book_comes_from_the_rest_of_its_font(browser
         page.evaluate("document.fonts.ready")
     page.close()
     assert response.value.ok
+
+
+def new_bytes(page: dict[Path, int], *before: dict[Path, int]) -> int:
+    """Return what a page costs a reader who has what the pages before asked for."""
+    return sum(size for file, size in page.items() if not any(file in files for files in before))
+
+
+@every_page
+def test_the_next_page_costs_less(look, address, site, page):
+    first = files_of(look(page).first_load, address, site)
+    whole = files_of(look(page).requests, address, site)
+    others = [name for name in pages() if name != page]
+    had = {name: files_of(look(name).first_load, address, site) for name in others}
+    assert {name for name in others if new_bytes(first, had[name]) > NEXT_PAGE} == set()
+    if page in pages()[1:]:
+        before = pages()[pages().index(page) - 1]
+        assert new_bytes(whole, files_of(look(before).requests, address, site)) <= NEXT_PAGE
+
+
+def test_what_the_next_page_brings_is_weighed():
+    """The twin: what a reader has already is free, and nothing else is."""
+    css, one, two, font = map(Path, ("book.css", "one.html", "two.html", "maths.woff2"))
+    seen, page = {css: 20_000, one: 90_000}, {css: 20_000, two: 100_000, font: 60_000}
+    assert new_bytes(page) == 180_000
+    assert new_bytes(page, seen) == 160_000 > NEXT_PAGE
+    assert new_bytes(page, seen, {font: 60_000}) == 100_000
 
 
 @every_page

@@ -6,6 +6,7 @@ down are loaded when the reader comes near them: "read to the end" counts them t
 comes from another page of the book pays only for what is new: the last column.
 """
 
+import functools
 import gzip
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from built_site import COMPRESSED
 
 
+@functools.cache  # the stylesheet is asked for by every page
 def wire_bytes(file: Path) -> int:
     """Return what a file costs over the wire."""
     data = file.read_bytes()
