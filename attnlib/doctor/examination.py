@@ -120,6 +120,7 @@ EXPLAINS: dict[str, set[str]] = {
     "heads-merged-wrong": {"pairs-never-meet", "own-token-ignored", "future-leak"},
     "memory-ignored": {"future-leak"},
     "memory-truncated": {"memory-order"},
+    "rotation-not-relative": {"order-invisible", "positions-wrong-axis"},
     "queries-from-memory": {"memory-order"},
     "samples-mix": {"memory-order"},
     "dropout-in-eval": {"modes-differ"},

@@ -152,6 +152,21 @@ class AttentionCall:
     product: Product | None
 
 
+def _largest(parts: list[Tensor] | tuple[Tensor, ...]) -> Tensor:
+    """The largest of the tensors that were joined, the last if several are: scores, not a sink."""
+    return max(reversed(parts), key=lambda part: part.numel())
+
+
+def _has_scores(product: Tensor, scores: Tensor) -> bool:
+    """Whether a product can be the scores, or all of them but a few that have no key: sinks."""
+    if product.numel() == scores.numel():
+        return True
+    if product.ndim < 2 or scores.ndim < 2 or product.shape[-2] != scores.shape[-2]:
+        return False
+    rows, extra = product.numel() // product.shape[-1], scores.shape[-1] - product.shape[-1]
+    return rows * scores.shape[-1] == scores.numel() and 0 < extra <= 4
+
+
 def scalar(value: Any) -> float | None:
     """The number in a number or in a tensor of one element."""
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -208,7 +223,7 @@ class Hearing:
                 tensor = inner
             elif op.name in VIEWS and op.args:
                 first = op.args[0]
-                tensor = first[-1] if isinstance(first, list | tuple) else first
+                tensor = _largest(first) if isinstance(first, list | tuple) else first
             else:
                 break
         return tensor, factor, learned
@@ -249,7 +264,7 @@ class Hearing:
         self, op: Op, scores: Tensor, factor: float | None, learned: bool
     ) -> Product | None:
         a, b = list(tensors_in(op.args))[-2:]
-        if op.outs[0].numel() != scores.numel():
+        if not _has_scores(op.outs[0], scores):
             return None
         if key(a) in self.parameters or key(b) in self.parameters:
             return None
@@ -263,6 +278,8 @@ class Hearing:
     def _is_made(self, tensor: Tensor, before: int) -> bool:
         """Whether a tensor is more than a view of a parameter."""
         found = self.listener.ancestors(tensor, before, VIEWS)
+        if any(op.name not in VIEWS for op in found.values()):
+            return True  # learned keys beside keys of tokens are no parameter any more
         sources = [t for op in found.values() if op.name in VIEWS for t in tensors_in(op.args)]
         return not any(key(t) in self.parameters for t in sources)
 

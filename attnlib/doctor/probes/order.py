@@ -49,7 +49,8 @@ def order(patient: Patient) -> Iterator[Finding]:
     mirror = permuted(patient, torch.arange(length).flip(0))[0] <= level
     matters = patient.promises.order_matters
     if blind and matters:
-        yield _invisible(patient)
+        words = "permuting the tokens permuted the outputs, and did nothing else"
+        yield _invisible(patient, words)
     elif matters is False and not (blind and mirror):
         yield Finding(
             "order-visible", WARNING, "permuting the tokens did more than permute the outputs"
@@ -63,8 +64,7 @@ def order(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def _invisible(patient: Patient) -> Finding:
-    seen = "permuting the tokens permuted the outputs, and did nothing else"
+def _invisible(patient: Patient, seen: str) -> Finding:
     x = patient.main_in(patient.base)
     copies = x[:1].expand_as(x).clone()
     y = patient.out(patient.with_main(patient.base, copies))
@@ -115,8 +115,5 @@ def _past(patient: Patient) -> Iterator[Finding]:
     last = length - 1
     shift = gap(new.select(axis, last), patient.y.select(axis, last))
     if shift <= 1e-5 * float(patient.y.abs().max()) + 10 * patient.floor:
-        yield Finding(
-            "order-invisible",
-            FAULT,
-            f"the last output moved by {shift:.1g} when earlier tokens changed places",
-        )
+        words = f"the last output moved by {shift:.1g} when earlier tokens changed places"
+        yield _invisible(patient, words)

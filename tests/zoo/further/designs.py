@@ -109,6 +109,35 @@ class Sink(Causal):
         return torch.cat([s, sink], -1).softmax(-1)[..., :-1]
 
 
+class SinkUnscaled(Sink):
+    def scores(self, q, k):
+        return q @ k.transpose(-2, -1)
+
+
+class LearnedKeys(Attention):
+    """Three keys and values are parameters, beside those of the tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.more = nn.Parameter(torch.randn(2, 1, H, 3, D // H))
+
+    def project(self, x):
+        q, k, v = super().project(x)
+        k, v = (
+            torch.cat([m.expand(len(x), -1, -1, -1), t], 2)
+            for m, t in zip(self.more, (k, v), strict=True)
+        )
+        return q, k, v
+
+    def hide(self, s, keep):
+        return s
+
+
+class LearnedKeysByModel(LearnedKeys):
+    def scores(self, q, k):
+        return q @ k.transpose(-2, -1) / D**0.5
+
+
 class LanguageModel(nn.Module):
     def __init__(self):
         super().__init__()

@@ -53,6 +53,19 @@ class Rotary(Attention):
         return turn(q, self.signs[0] * i, **options), turn(k, self.signs[1] * i, **options), v
 
 
+class RotaryCausal(Rotary):
+    causal = True
+
+
+class RotaryOverHeads(RotaryCausal):
+    """Turns by the number of the head."""
+
+    def project(self, x):
+        q, k, v = Attention.project(self, x)
+        i = torch.arange(q.shape[1]).float()
+        return *(turn(t.transpose(1, 2), i).transpose(1, 2) for t in (q, k)), v
+
+
 class RotaryInterleaved(Rotary):
     interleaved = True
 
