@@ -256,6 +256,31 @@ def test_every_number_is_computed(path):
     assert numbers_from_nowhere(path) == set(), "let a cell print it, or leave it out"
 
 
+# ----------------------------------------------------------------------------------- the minutes
+
+PROMISED = re.compile(r"\*\*Time\*\* about \d+ minutes to read, and (\d+) for the exercises")
+ASKED = re.compile(r"\*(?:Predict|Build|Break), (\d+) minutes\.\*")
+WITH_TIMES = [path for path in NOTEBOOKS if PROMISED.search(path.read_text(encoding="utf-8"))]
+
+
+def minutes_of_exercises(path: Path) -> tuple[int, int]:
+    """What a chapter says at its head that its exercises take, and what they say themselves."""
+    text = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
+    return int(PROMISED.search(text)[1]), sum(map(int, ASKED.findall(text)))
+
+
+def test_each_chapter_with_exercises_names_its_minutes():
+    asking = [path for path in NOTEBOOKS if ASKED.search(path.read_text(encoding="utf-8"))]
+    assert len(asking) >= 10
+    assert asking == WITH_TIMES
+
+
+@pytest.mark.parametrize("path", WITH_TIMES, ids=lambda path: path.name)
+def test_the_minutes_at_the_head_are_those_of_the_exercises(path):
+    promised, asked = minutes_of_exercises(path)
+    assert promised == 5 * round(asked / 5), "the sum of the exercises, to the nearest five"
+
+
 # ---------------------------------------------------------------------- the twins: made-up pages
 
 
@@ -358,3 +383,9 @@ def test_a_number_from_nowhere_is_found(tmp_path, old, new, found):
 def test_a_number_in_a_caption_must_be_computed_too(tmp_path):
     path = page(tmp_path, SAID, code=CODE, prints=PRINTS, alt="a line that falls to 0.17")
     assert numbers_from_nowhere(path) == {"0.17"}
+
+
+def test_minutes_that_have_moved_are_found(tmp_path):
+    head = "**Time** about 40 minutes to read, and 25 for the exercises.\n\n"
+    said = head + "*Predict, 5 minutes.* Why? *Build, 12 minutes.* How?"
+    assert minutes_of_exercises(page(tmp_path, said)) == (25, 17)
