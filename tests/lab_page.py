@@ -29,6 +29,13 @@ START = """async ({state, theme}) => {
   window.stop = await lab.default.render({model, el: document.querySelector("main")});
 }"""
 
+# JupyterLab's rule (Lumino): from the element with the focus upwards, whichever comes first, an
+# element that a shortcut is meant for or one that asks for peace. Most are meant for ":focus".
+TAKEN = """() => [...document.querySelectorAll(".lab-body :is(input, select, button, [tabindex])")]
+  .filter((node) => { node.focus(); return document.activeElement === node; })
+  .filter((node) => !node.hasAttribute("data-lm-suppress-shortcuts"))
+  .map((node) => node.outerHTML)"""
+
 PAGE = """<!doctype html><html lang="en"><head><title>A lab</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>
@@ -48,6 +55,11 @@ def open_lab(browser, lab, *, width=800, theme="light"):
     state = {name: value for name, value in lab.get_state().items() if name != "layout"}
     page.evaluate(START, {"state": state, "theme": theme})
     return page
+
+
+def without_keys(page):
+    """Return the controls whose keys JupyterLab would take: an arrow would fold a chapter."""
+    return page.evaluate(TAKEN)
 
 
 def set_switches(page, **switches):

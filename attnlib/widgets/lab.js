@@ -1,10 +1,14 @@
 // Parts that all labs share. Python puts this file in front of a lab's own one (lab.py).
 
+const OURS = "data-lm-suppress-shortcuts"; // JupyterLab leaves the keys to us
+
 /** Make an element. Strings become text nodes: a token such as "<b>" can't turn into markup. */
 function make(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
   node.append(...children);
+  // JupyterLab asks the element that has the focus first, and never gets up to the lab
+  if (OURS in attributes) node.addEventListener("focusin", ({ target }) => target.setAttribute(OURS, "true"));
   return node;
 }
 

@@ -1,7 +1,10 @@
 """The page that the labs are tested on: it must notice what the fixture ``page`` forbids."""
 
-from lab_page import open_lab
+import pytest
+from lab_page import open_lab, without_keys
 from test_lab import Dice
+
+from attnlib.widgets.lab import front_end
 
 
 class Chatty(Dice):
@@ -27,4 +30,18 @@ def test_it_hears_of_messages_requests_and_errors(browser):
 def test_it_is_content_with_a_quiet_lab(browser):
     page = open_lab(browser, Dice(sides=6))
     assert page.problems == []
+    page.close()
+
+
+@pytest.mark.parametrize("attribute", ["data-lm-suppress-shortcuts", "data-other"])
+def test_it_sees_whose_keys_a_notebook_takes(browser, attribute):
+    class Pressed(Dice):
+        _esm = f"""{front_end()}
+        export default {{ render({{ el }}) {{
+          const body = {{ class: "lab-body", "{attribute}": "true" }};
+          el.append(make("div", body, make("button", {{}}, "throw")));
+        }} }};"""
+
+    page = open_lab(browser, Pressed(sides=6))
+    assert len(without_keys(page)) == (attribute == "data-other")
     page.close()
