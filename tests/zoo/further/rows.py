@@ -397,7 +397,7 @@ FAULTS = [
         RotaryOverHeads,
         RotaryCausal,
         x_only,
-        {"positions-wrong-axis"},
+        {"order-invisible"},
         intent(causal=True, order_matters=True),
     ),
     Row(
