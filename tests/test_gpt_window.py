@@ -5,12 +5,16 @@ import torch
 from torch.testing import assert_close
 
 from attnlib.cache import KVCache
+from attnlib.efficient.window_attend import WindowAttend
 from attnlib.efficient.window_cache import WindowKVCache
 from attnlib.generate import beam_search, greedy
-from attnlib.masks import causal_mask, window_mask
-from attnlib.memory import cache_bytes
+from attnlib.layers import MultiHeadAttention
+from attnlib.masks import causal_mask, padding_mask, window_mask
+from attnlib.memory import cache_bytes, saved_bytes
 from attnlib.models.gpt import GPT, GPTConfig
-from attnlib.positions import Rope
+from attnlib.models.inputs import hide_beyond_window
+from attnlib.positions import Alibi, Rope
+from attnlib.record import record_attention
 
 SIZES = {"vocab_size": 13, "d_model": 12, "n_heads": 2, "n_layers": 3, "d_ff": 20, "dropout": 0.0}
 LENGTH, WINDOW = 11, 4
@@ -60,6 +64,83 @@ def test_the_window_is_the_mask_of_the_window():
     assert_close(model(IDS, mask=hidden), whole(IDS, mask=mask & hidden))
 
 
+def test_a_mask_is_narrowed_to_the_window():
+    mask = hide_beyond_window(None, IDS, WINDOW, None)
+    assert torch.equal(mask, window_mask(LENGTH, radius=WINDOW - 1))
+
+
+def gradients(model, loss):
+    return torch.autograd.grad(loss, model.parameters())
+
+
+@pytest.mark.parametrize("window", [1, WINDOW, LENGTH + 3])
+@pytest.mark.parametrize("padded", ["no", "in front", "behind"])
+def test_without_the_matrix_it_is_what_it_is_with_it_gradients_too(window, padded):
+    model, whole = gpt(window, Rope(6)), gpt(None, Rope(6))
+    whole.load_state_dict(model.state_dict())
+    near = causal_mask(LENGTH) & window_mask(LENGTH, radius=window - 1)
+    behind = padding_mask(torch.tensor([LENGTH, 7]), LENGTH)
+    front = {"padding": torch.tensor([0, 3])} if padded == "in front" else {}
+    mine = front | ({"mask": behind} if padded == "behind" else {})
+    theirs = front | {"mask": near & behind if padded == "behind" else near}
+    real = (slice(None), slice(3, 7))  # the rows that are text in either case
+    ours, dense = model(IDS, **mine)[real], whole(IDS, **theirs)[real]
+    assert_close(ours, dense)
+    pairs = zip(
+        gradients(model, ours.sin().sum()), gradients(whole, dense.sin().sum()), strict=True
+    )
+    for got, expected in pairs:
+        assert_close(got, expected)
+
+
+def test_where_weights_are_asked_for_or_a_bias_is_added_it_is_the_same_window():
+    near = causal_mask(LENGTH) & window_mask(LENGTH, radius=WINDOW - 1)
+    for positions in (Rope(6), Alibi(2)):
+        model, whole = gpt(positions=positions), gpt(None, positions)
+        whole.load_state_dict(model.state_dict())
+        assert_close(model(IDS), whole(IDS, mask=near))
+        with record_attention(model) as recorded:
+            heard = model(IDS)
+        assert_close(heard, model(IDS))
+        for heard_of in recorded:
+            assert torch.equal(heard_of.weights > 0, near.expand_as(heard_of.weights))
+
+
+def test_a_mask_that_differs_by_query_or_head_is_kept():
+    model, whole = gpt(), gpt(None)
+    whole.load_state_dict(model.state_dict())
+    near = causal_mask(LENGTH) & window_mask(LENGTH, radius=WINDOW - 1)
+    apart = torch.rand(2, 2, LENGTH, LENGTH, generator=torch.Generator().manual_seed(1)) < 0.7
+    apart |= torch.eye(LENGTH, dtype=torch.bool)
+    for mask in (apart, apart[:1, :1], apart[:, :, :1]):
+        assert_close(model(IDS, mask=mask), whole(IDS, mask=near & mask))
+
+
+def test_its_scale_is_used_either_way():
+    layer, x = MultiHeadAttention(12, 2, scale=2.0), torch.randn(1, LENGTH, 12)
+    near = causal_mask(LENGTH) & window_mask(LENGTH, radius=WINDOW - 1)
+    dense = layer(x, mask=near)
+    layer.attend = WindowAttend(WINDOW, scale=2.0)
+    assert_close(layer(x), dense)
+    assert_close(layer(x, mask=near), dense)
+
+
+def kept(model, length):
+    ids = torch.zeros(1, length, dtype=torch.int64)
+    return saved_bytes(lambda: model(ids), leave_out=[model, ids])
+
+
+def test_what_it_keeps_in_training_grows_with_the_length_not_with_its_square():
+    sizes = SIZES | {"n_layers": 1, "max_len": 512, "window": WINDOW}
+    model = GPT(GPTConfig(**sizes))
+    shorter, short, long = (kept(model, n) for n in (128, 256, 512))
+    assert long - short == 2 * (short - shorter)  # a straight line
+    whole = GPT(GPTConfig(**sizes | {"window": None}))
+    assert long < 1.1 * kept(whole, 512)
+    with record_attention(model):  # the twin: what the line would not be
+        assert kept(model, 512) - kept(model, 256) > 3 * (kept(model, 256) - kept(model, 128))
+
+
 def test_through_three_layers_a_token_is_heard_of_three_windows_later_and_no_further():
     model, other = gpt(window=2), IDS.clone()
     other[:, 3] = (other[:, 3] + 1) % 13
@@ -88,6 +169,8 @@ def test_it_writes_beyond_its_window_what_it_would_write_without_a_cache(generat
 
 @pytest.mark.messages
 def test_refusals_say_what_came():
+    with pytest.raises(TypeError, match="window must be a whole number, got float 2"):
+        WindowAttend(2.5)
     with pytest.raises(ValueError, match="window must be 1 or more, got 0"):
         GPTConfig(window=0)
     with pytest.raises(ValueError, match="window of 3 tokens, but the model's window is 4"):

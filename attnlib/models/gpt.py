@@ -9,8 +9,16 @@ from torch import Tensor, nn
 from attnlib.cache import KVCache
 from attnlib.checks import check_module, check_sizes
 from attnlib.dropout import Dropout
+from attnlib.efficient.window_attend import WindowAttend
 from attnlib.layers import EncoderLayer, PreNorm
-from attnlib.models.inputs import cache_of_each, check_ids, decoder_mask, hide_beyond_window
+from attnlib.models.inputs import (
+    _check_window,
+    cache_of_each,
+    check_ids,
+    decoder_mask,
+    encoder_mask,
+    hide_beyond_window,
+)
 from attnlib.positions import LearnedEncoding, Positions
 
 
@@ -100,6 +108,9 @@ class GPT(nn.Module):
             )
             for _ in range(config.n_layers)
         )
+        if config.window is not None:
+            for layer in self.layers:
+                layer.attention.attend = WindowAttend(config.window)
         self.norm = nn.LayerNorm(config.d_model, eps=config.eps)
         self.to_logits = nn.Linear(config.d_model, config.vocab_size, bias=False)
         self._initialise()
@@ -140,8 +151,7 @@ class GPT(nn.Module):
         check_ids("ids", ids, self.config.vocab_size)
         caches = cache_of_each(self.layers, cache)
         offset = 0 if cache is None else cache.length
-        mask = decoder_mask(ids, self.config.n_heads, offset=offset, padding=padding, mask=mask)
-        mask = hide_beyond_window(mask, ids, self.config.window, cache)
+        mask = self._who_sees_whom(ids, padding, mask, cache)
         x = self.tokens(ids)  # (B, L, D)
         if self.positions is not None:
             x = self.positions(x, offset=offset if padding is None else offset - padding)
@@ -149,6 +159,22 @@ class GPT(nn.Module):
         for layer, layer_cache in zip(self.layers, caches, strict=True):
             x = layer(x, mask=mask, cache=layer_cache)
         return self.to_logits(self.norm(x))  # (B, L, V)
+
+    def _who_sees_whom(
+        self, ids: Tensor, padding: Tensor | None, mask: Tensor | None, cache: KVCache | None
+    ) -> Bool[Tensor, "#batch #heads #length #k_len"] | None:
+        """The mask for all layers, over the keys that they will have.
+
+        With a window, that of a whole text hides padding alone. The rest is left to
+        :class:`~attnlib.efficient.window_attend.WindowAttend`, which needs no matrix for it.
+        """
+        n_heads, window = self.config.n_heads, self.config.window
+        offset = cache.length if cache is not None else 0
+        if window is not None and offset == 0:
+            _check_window(cache, window)
+            return encoder_mask(ids, n_heads, padding=padding, mask=mask)
+        mask = decoder_mask(ids, n_heads, offset=offset, padding=padding, mask=mask)
+        return hide_beyond_window(mask, ids, window, cache)
 
     @torch.no_grad()
     def _initialise(self) -> None:

@@ -140,16 +140,13 @@ def hide_beyond_window(
                 [0, 1, 1, 0],
                 [0, 0, 1, 1]], dtype=torch.int32)
     """
-    forgets = isinstance(cache, WindowKVCache)
-    if forgets and cache.window != window:
-        raise ValueError(
-            f"the cache keeps a window of {cache.window} tokens, but the model's window is {window}"
-        )
+    _check_window(cache, window)
     if window is None:
         return mask
     q_len, earlier = ids.shape[1], 0 if cache is None else cache.length
     near = window_mask(q_len, earlier + q_len, radius=window - 1, device=ids.device)
     mask = near if mask is None else near & mask
+    forgets = isinstance(cache, WindowKVCache)
     return mask[..., -(min(earlier, window - 1) + q_len) :] if forgets else mask
 
 
@@ -174,6 +171,13 @@ def cache_of_each(layers: nn.ModuleList, cache: KVCache | None) -> list[LayerCac
             f"the cache has {len(cache.layers)} layers, but the model has {len(layers)}"
         )
     return cache.layers
+
+
+def _check_window(cache: KVCache | None, window: int | None) -> None:
+    if isinstance(cache, WindowKVCache) and cache.window != window:
+        raise ValueError(
+            f"the cache keeps a window of {cache.window} tokens, but the model's window is {window}"
+        )
 
 
 def _hide_padding(

@@ -3,7 +3,7 @@
 from mutants import Mutant
 
 MODULE = "attnlib.models.gpt"
-TESTS = ["test_gpt.py"]
+TESTS = ["test_gpt.py", "test_gpt_window.py"]
 NEEDS = ["transformers.models.gpt2.modeling_gpt2"]
 MUTANTS = [
     Mutant(
@@ -138,6 +138,55 @@ MUTANTS = [
         "                nn.init.normal_(module.weight, std=0.02)\n",
         "                pass\n",
         "what happens if nothing is done",
+    ),
+    Mutant(
+        "GPTConfig",
+        "a window of no tokens passes",
+        "            check_sizes(window=self.window)\n",
+        "            check_sizes(at_least=0, window=self.window)\n",
+        "a radius may be 0, a window may not",
+    ),
+    Mutant(
+        "GPT",
+        "a window one token too long",
+        "layer.attention.attend = WindowAttend(config.window)",
+        "layer.attention.attend = WindowAttend(config.window + 1)",
+        "taken for a radius, which does not count the token itself",
+    ),
+    Mutant(
+        "GPT",
+        "the window in the first layer alone",
+        "            for layer in self.layers:\n                layer.attention.attend",
+        "            for layer in self.layers[:1]:\n                layer.attention.attend",
+        "a fault that short texts do not show",
+    ),
+    Mutant(
+        "GPT",
+        "a matrix for the mask after all",
+        "if window is not None and offset == 0:",
+        "if window is None and offset < 0:",
+        "the same numbers, from memory that grows with the square",
+    ),
+    Mutant(
+        "GPT",
+        "no window while a cache is in use",
+        "return hide_beyond_window(mask, ids, window, cache)",
+        "return mask",
+        "training never shows it",
+    ),
+    Mutant(
+        "GPT",
+        "a whole text forgets its padding",
+        "return encoder_mask(ids, n_heads, padding=padding, mask=mask)",
+        "return encoder_mask(ids, n_heads, mask=mask)",
+        "an argument that is not passed on",
+    ),
+    Mutant(
+        "GPT",
+        "a cache of another window passes at the first call",
+        "            _check_window(cache, window)\n",
+        "",
+        "it was checked where masks are narrowed, and this one is not",
     ),
     Mutant(
         "gpt_state_from_hugging_face",

@@ -155,8 +155,8 @@ MUTANTS = [
     Mutant(
         "hide_beyond_window",
         "another window passes",
-        "    if forgets and cache.window != window:\n",
-        "    if forgets and window and cache.window < window:\n",
+        "isinstance(cache, WindowKVCache) and cache.window != window",
+        "isinstance(cache, WindowKVCache) and window and cache.window < window",
         "a cache that keeps more shows more",
     ),
 ]
