@@ -32,7 +32,6 @@ FILES = [
     "test_t5.py",
     "test_tiled.py",
     "test_window_cache.py",
-    "test_gpt_window.py",
     "test_memory.py",
     "test_linformer.py",
     "test_bigbird.py",
