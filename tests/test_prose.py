@@ -33,6 +33,7 @@ LOCAL: dict[str, dict[str, str]] = {
         "c": "its cosine",
     },
     "rnn_limits": {
+        "H": "the width of the state that makes two layers work equally hard",
         "L": "the unknown of an exercise, a number of layers",
         "a": "a scan's factor, and a cell's part, in exercises that name it",
         "b": "the other part of the same exercises",
