@@ -51,8 +51,11 @@
   // ---- what scrolls sideways can be reached by keyboard ----
   const SCROLLS = "pre, .pst-scrollable-table-container, .katex-display, .cell_output .output";
   function markScrollable() {
-    for (const box of all(SCROLLS)) {
-      if (box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
+    // First all widths, then all marks: in turns, each mark would make the browser lay out again.
+    const boxes = all(SCROLLS).map((box) => [box, box.scrollWidth > box.clientWidth + 1]);
+    for (const [box, scrolls] of boxes) {
+      if (scrolls === box.hasAttribute("tabindex")) continue;
+      if (scrolls) box.tabIndex = 0;
       else box.removeAttribute("tabindex");
     }
   }
