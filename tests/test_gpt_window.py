@@ -1,5 +1,7 @@
 """A GPT whose tokens see a window: with a cache that forgets, as without, from few bytes."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -179,3 +181,12 @@ def test_refusals_say_what_came():
         gpt(window=None)(IDS, cache=WindowKVCache(3, 4))
     with pytest.raises(ValueError, match="the cache has 2 layers, but the model has 3"):
         gpt()(IDS, cache=WindowKVCache(2, WINDOW))
+
+
+def test_a_window_that_is_put_into_the_config_later_is_no_half_a_window():
+    model = gpt(window=None)
+    before = model(IDS).detach()
+    model.config = replace(model.config, window=WINDOW)
+    assert_close(model(IDS), before)
+    with pytest.raises(ValueError, match="but the model's window is None"):
+        model(IDS, cache=WindowKVCache(3, WINDOW))

@@ -108,6 +108,7 @@ class GPT(nn.Module):
             )
             for _ in range(config.n_layers)
         )
+        self.window = config.window
         if config.window is not None:
             for layer in self.layers:
                 layer.attention.attend = WindowAttend(config.window)
@@ -168,7 +169,7 @@ class GPT(nn.Module):
         With a window, that of a whole text hides padding alone. The rest is left to
         :class:`~attnlib.efficient.window_attend.WindowAttend`, which needs no matrix for it.
         """
-        n_heads, window = self.config.n_heads, self.config.window
+        n_heads, window = self.config.n_heads, self.window
         offset = cache.length if cache is not None else 0
         if window is not None and offset == 0:
             _check_window(cache, window)

@@ -66,6 +66,7 @@ def bundle(site: Path, pdf: Path, goal: Path, *, root: Path = ROOT) -> list[str]
         The names of the files in it.
     """
     files = {f"site/{f.relative_to(site).as_posix()}": f for f in site.rglob("*") if f.is_file()}
+    files.pop("site/_static/sbt-webpack-macros.html", None)  # a template of the theme, no page
     files |= {f"notebooks/{f.name}": f for f in root.glob("book/*.ipynb")}
     files[pdf.name] = pdf
     with tempfile.TemporaryDirectory() as folder:
