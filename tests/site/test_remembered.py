@@ -10,6 +10,9 @@ from test_index_of_figures import LABEL, sources
 
 EXERCISE, CHAPTER, LIST = "ex-qkv-shapes", "book/qkv.html", "book/progress.html"
 DONE = "() => JSON.parse(localStorage.getItem('three-attentions.done'))"
+CLOSES = """() => { window.closed = new Promise((then) =>
+    document.getElementById("done-sure").addEventListener("close", () => then(true), {once: true})
+); }"""
 
 
 @pytest.fixture
@@ -29,6 +32,7 @@ def test_what_is_done_is_remembered_saved_forgotten_and_loaded(reader, address, 
     question = reader.locator("details.question").nth(1)
     question.locator("summary").click()
     name = question.get_attribute("id")
+    question.locator(".done-button[aria-pressed=true]").wait_for()
     reader.reload()
     assert button.get_attribute("aria-pressed") == "true"
     assert button.get_attribute("aria-label").startswith("Done: Exercise")
@@ -47,7 +51,9 @@ def test_what_is_done_is_remembered_saved_forgotten_and_loaded(reader, address, 
 
     for answer, left in (("keep", 2), ("forget", 0)):
         reader.locator("#done-clear").click()
+        reader.evaluate(CLOSES)
         reader.locator(f"#done-sure [value={answer}]").click()
+        reader.evaluate("() => window.closed")  # the browser tells the page a little later
         assert len(reader.evaluate(DONE)) == left
     assert reader.locator("li.done").count() == 0
 
