@@ -28,11 +28,21 @@ IMPORTED = re.compile(r"(?<![\w<&.])[A-Za-z_]\w*(?=\s*(?:[,)\n]|$))")
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Find the uses when all pages are read; write the links with the pages."""
+    app.connect("autodoc-skip-member", _says_nothing)
     app.connect("env-updated", _find_uses)
     app.connect("doctree-resolved", _link_text)
     app.connect("doctree-resolved", _tell_entries)
     app.connect("html-page-context", _link_code, priority=600)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _says_nothing(
+    app: Sphinx, kind: str, name: str, member: object, skip: bool, options
+) -> bool | None:
+    """Leave out the fields of a named tuple that have no words of their own, but a number."""
+    if (getattr(member, "__doc__", None) or "").startswith("Alias for field number"):
+        return True
+    return None  # as autodoc thinks
 
 
 # -------------------------------------------------------------------------------------- the names

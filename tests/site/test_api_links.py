@@ -123,3 +123,9 @@ def test_uses_are_found_through_names_and_modules():
         "attnlib.plot.heatmap",
     }
     assert list(used_names("this is no Python", names)) == []
+
+
+def test_no_entry_is_a_number_alone(site):
+    html = {page: (site / f"book/{page}.html").read_text("utf-8") for page in ENTRIES}
+    assert "MaskCost" in html["api_tools"]  # a named tuple, whose fields are numbers to Python
+    assert [page for page, text in html.items() if "Alias for field number" in text] == []
