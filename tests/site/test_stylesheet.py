@@ -12,6 +12,8 @@ sys.path.insert(0, str(ROOT / "book" / "_ext"))
 from one_stylesheet import Rule, lean, parse
 
 WORDS = {"seen", "open", "box", "--from-script"}
+EXTENSIONS = (ROOT / "book" / "_ext").glob("*.py")
+WITH_EXAMPLES = sorted(f.stem for f in EXTENSIONS if ">>> " in f.read_text("utf-8"))
 
 
 def test_rules_are_split_at_outer_braces_only():
@@ -64,7 +66,7 @@ def test_the_built_stylesheet_finds_all_its_fonts(site):
     assert [font for font in fonts if not (site / "_static" / font).is_file()] == []
 
 
-@pytest.mark.parametrize("name", ["descriptions", "lean_scripts", "remembered"])
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_the_examples_of_an_extension_are_right(name):
     failed, tried = doctest.testmod(importlib.import_module(name))
     assert (failed, tried > 0) == (0, True)
